@@ -1,0 +1,26 @@
+# Thin: each target calls one script of scripts/. `make` alone prints the targets.
+PRESET ?= cpu
+export PRESET JOBS KHA_PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help build test demo clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PRESET=cpu|ci         the CMake preset; ci makes warnings errors"
+	@echo "  JOBS=N                compile jobs (default: cores, at most one for 2 GB of memory)"
+	@echo "  KHA_PYTHON=/path      a Python with its own torch 2.11 or newer, to use instead of the pinned one"
+	@echo "  ARGS='-k NAME'        passed on to pytest by \`make test\`"
+
+build:  ## install what is missing, build, install into .venv (program: .venv/bin/kha)
+	@scripts/build
+
+test: build  ## build, then every C++ and Python test in one run
+	@scripts/test $(ARGS)
+
+demo: build  ## build, then the demonstration
+	@scripts/demo
+
+clean:  ## remove build/ (.venv stays; delete it by hand to start over)
+	rm -rf build

@@ -1,0 +1,75 @@
+// Text prepared for training: read, split by document, tokenised, kept in a cache folder.
+//
+// A token shard of the byte tokenizer holds each document's bytes and then the end mark. A document
+// is held out for validation by a hash of (split seed, relative path), so that adding files moves
+// no other document to the other side.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kha/core/text_source.h"
+#include "kha/core/token_shard.h"
+
+namespace kha {
+
+struct CorpusOptions {
+  TextSourceOptions text;
+  double validation_share = 0.1;  // of the documents, in [0, 1); 0 trains without validation
+  std::uint64_t split_seed = 0;
+  std::filesystem::path cache_dir;   // made where it is missing
+  std::string expected_fingerprint;  // of an earlier run; empty expects nothing
+  std::int64_t context = 0;          // each split must fill one window of context + 1 tokens
+};
+
+struct SplitSummary {
+  std::int64_t documents = 0;
+  std::int64_t tokens = 0;  // bytes, and one end mark a document
+  std::int64_t bytes = 0;
+};
+
+struct CorpusSummary {
+  std::string fingerprint;
+  std::string expected_fingerprint;  // as in the options
+  SplitSummary train;
+  SplitSummary validation;
+  SkippedFiles skipped;
+  double validation_share = 0;
+  std::uint64_t split_seed = 0;
+  std::filesystem::path folder;  // of the shards
+  bool reused = false;           // the shards were there already
+
+  // Not an error: whoever continues a run says it aloud.
+  bool text_changed() const {
+    return !expected_fingerprint.empty() && expected_fingerprint != fingerprint;
+  }
+};
+
+struct Corpus {
+  TokenShard train;
+  std::optional<TokenShard> validation;  // nothing when validation_share is 0
+  CorpusSummary summary;
+};
+
+enum class CorpusStage { reading, writing };
+
+// Called now and then; `total` is 0 while it is not known.
+using CorpusProgress =
+    std::function<void(CorpusStage stage, std::uint64_t bytes_done, std::uint64_t total)>;
+
+// Reads the text once for its fingerprint, then opens cache_dir/KEY, or writes it when it is not
+// complete: train.tokens, validation.tokens, and summary.json last. Of several processes that want
+// the same folder, one writes and the others wait. Throws Error as collect_text(); when the share
+// is outside [0, 1); when the text, or one split of it, is under one window; when the folder cannot
+// be written.
+Corpus prepare_corpus(const CorpusOptions& options, const CorpusProgress& progress = {});
+
+// The summary as JSON, as written to summary.json, ending in a newline.
+std::string to_json(const CorpusSummary& summary);
+
+}  // namespace kha

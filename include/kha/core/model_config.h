@@ -1,0 +1,58 @@
+// A model as config.json describes it: transformers' keys of Qwen3, and the object `kha`.
+//
+// Only a model that transformers computes exactly carries `model_type: qwen3`; as long as a map is
+// in it, it says `model_type: kha` (docs/design.md, "Models on disk").
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kha/core/knock_setting.h"
+
+namespace kha {
+
+struct ModelConfig {
+  int64_t vocab_size = 257;
+  int64_t hidden_size = 256;              // d
+  int64_t intermediate_size = 768;        // width of the feed-forward
+  int64_t num_hidden_layers = 4;          // L
+  int64_t num_attention_heads = 8;        // H
+  int64_t num_key_value_heads = 2;        // H_kv, divides H
+  int64_t head_dim = 32;                  // D, even; H * D need not be d
+  int64_t max_position_embeddings = 256;
+  double rms_norm_eps = 1e-6;
+  double rope_theta = 10000.0;
+  bool tie_word_embeddings = true;
+  bool attention_bias = false;            // biases on q, k, v and o projections
+  double initializer_range = 0.02;
+  std::optional<int64_t> bos_token_id;
+  std::vector<int64_t> eos_token_id;      // config.json may hold one or a list
+  std::optional<int64_t> pad_token_id;
+  std::string dtype = "float32";          // storage type named by config.json
+  std::string attention = "gqa";          // the attention system (attention_system.h)
+  ModelKnocks knocks;
+
+  // Queries a KV head serves: query head h reads KV head h / group().
+  int64_t group() const { return num_attention_heads / num_key_value_heads; }
+  bool plain() const { return !knocks.any(num_hidden_layers); }
+  bool operator==(const ModelConfig&) const = default;
+};
+
+// Checks every value and their fit; `where` is named in the message.
+void validate(const ModelConfig& config, const std::string& where);
+
+// Reads config.json text. Null and absent keys mean the default; old and new spellings of the
+// rotary keys are read; what the model cannot compute is refused; unknown keys are refused with
+// the nearest name. Fails with a sentence that names `where`.
+ModelConfig parse_model_config(const std::string& json_text, const std::string& where);
+ModelConfig read_model_config(const std::filesystem::path& model_folder);
+
+// config.json text. A plain model says `qwen3` and has no `kha` object.
+std::string to_config_json(const ModelConfig& config);
+// generation_config.json text: the ids that end a text.
+std::string to_generation_config_json(const ModelConfig& config);
+
+}  // namespace kha

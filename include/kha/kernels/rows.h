@@ -1,0 +1,27 @@
+// A matrix as kernels see it: a pointer, two sizes and a row stride. Owns nothing.
+#pragma once
+
+#include <cstdint>
+
+namespace kha {
+
+// `count` rows of `width` adjacent values; row r starts at data + r * stride (stride in values, so
+// a slice of a wider matrix needs no copy). Row indices are not checked.
+template <class T>
+struct Rows {
+  T* data = nullptr;
+  std::int64_t count = 0;
+  std::int64_t width = 0;
+  std::int64_t stride = 0;
+
+  T* operator[](std::int64_t row) const { return data + row * stride; }
+  operator Rows<const T>() const { return {data, count, width, stride}; }
+};
+
+// Rows that lie one after the other.
+template <class T>
+Rows<T> adjacent_rows(T* data, std::int64_t count, std::int64_t width) {
+  return {data, count, width, width};
+}
+
+}  // namespace kha

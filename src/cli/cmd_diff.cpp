@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/open_model.h"
+#include "cli/text_shard.h"
+#include "kha/core/error.h"
+#include "kha/core/model_folder.h"
+#include "model/logit_difference.h"
+
+namespace kha::cli {
+namespace {
+
+struct Arguments {
+  std::string before, after;
+  std::vector<std::string> text;
+  int64_t context = 0, max_tokens = 4096;
+  std::optional<double> limit;
+  bool json = false;
+};
+
+// With no text given: the tokenizer file beside the model, which every model has.
+std::vector<std::string> text_of(const Arguments& arguments, const std::filesystem::path& model) {
+  if (!arguments.text.empty()) return arguments.text;
+  return {(model / "tokenizer.json").string()};
+}
+
+void check_pair(const LoadedModel& before, const LoadedModel& after, const std::string& where) {
+  if (before.config.vocab_size == after.config.vocab_size) return;
+  fail({.what = "these two models have different vocabularies", .where = where,
+        .expected = fmt::format("{} ids", before.config.vocab_size),
+        .found = fmt::format("{} ids", after.config.vocab_size)});
+}
+
+int run(const Arguments& a) {
+  const LoadedModel before = open_model(a.before), after = open_model(a.after);
+  check_pair(before, after, a.after);
+  const TextShard text(text_of(a, resolve_model_folder(a.before)));
+  const int64_t context = a.context > 0 ? a.context : before.config.max_position_embeddings;
+  const LogitDifference d = logit_difference(before, after, text.shard(), context, a.max_tokens);
+  // Both models round: twice the first one's own error, and never below one unit of the last place.
+  const double limit = a.limit ? *a.limit : 2 * std::max(d.rounding, 1.2e-7 * d.largest_logit);
+  const bool good = d.largest <= limit;
+  if (a.json) {
+    const nlohmann::ordered_json json{{"largest", d.largest}, {"limit", limit}, {"equal", good},
+                                      {"largest_logit", d.largest_logit}, {"rounding", d.rounding},
+                                      {"positions", d.positions}, {"changed_choices", d.changed_choices}};
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    fmt::print("largest logit difference {:.3g} over {} positions (logits up to {:.3g}; float32 itself is {:.2g} "
+               "off float64); most likely token differs at {}\n{}: limit {:.3g}{}\n",
+               d.largest, d.positions, d.largest_logit, d.rounding, d.changed_choices,
+               good ? "equal to rounding" : "NOT EQUAL", limit, a.limit ? "" : " (twice that error)");
+  }
+  return good ? 0 : static_cast<int>(ExitCode::check_failed);
+}
+
+}  // namespace
+
+Command diff_command() {
+  return {"diff", "largest difference of two models' logits on given text", [](CLI::App& app) {
+            auto a = std::make_shared<Arguments>();
+            app.add_option("before", a->before, "model or run folder")->required();
+            app.add_option("after", a->after, "model or run folder")->required();
+            app.add_option("--text", a->text, "text files or folders; none: the model's tokenizer.json");
+            app.add_option("--context", a->context, "tokens a window; 0: the model's length")
+                ->check(CLI::Range(0, 1 << 24));
+            app.add_option("--max-tokens", a->max_tokens, "read at most so many, evenly spread; 0: all")
+                ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))->capture_default_str();
+            app.add_option("--limit", a->limit, "largest difference allowed; none: twice float32's own error")
+                ->check(CLI::NonNegativeNumber);
+            add_json_option(app, a->json);
+            return [a] { return run(*a); };
+          }};
+}
+
+}  // namespace kha::cli

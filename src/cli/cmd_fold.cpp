@@ -1,0 +1,221 @@
+// kha fold: the maps folded into the projections beside them, proved by comparing the two models.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <tuple>
+
+#include "cli/beside.h"
+#include "cli/commands.h"
+#include "kha/core/fold.h"
+#include "kha/core/model_folder.h"
+
+namespace kha::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string to;
+  FoldOptions fold;
+  std::vector<std::string> text;  // of the comparison
+  std::string limit;              // of the comparison
+  bool no_verify = false;
+  bool json = false;
+};
+
+enum class Verdict { equal, different, failed, no_engine, not_asked };
+
+struct Proof {
+  Verdict verdict;
+  int exit_code;  // the engine's own; 0 where none ran
+};
+
+// While it lives, what this process and its children print goes to standard error: with --json,
+// standard output holds the JSON and nothing else.
+class OutputAside {
+ public:
+  OutputAside() {
+    std::fflush(stdout);
+    saved_ = ::dup(STDOUT_FILENO);
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  OutputAside(const OutputAside&) = delete;
+  ~OutputAside() {
+    ::dup2(saved_, STDOUT_FILENO);
+    ::close(saved_);
+  }
+
+ private:
+  int saved_;
+};
+
+std::vector<std::string> diff_arguments(const Options& options) {
+  std::vector<std::string> words{"diff", options.model, options.to};
+  if (!options.limit.empty()) words.insert(words.end(), {"--limit", options.limit});
+  if (!options.text.empty()) words.push_back("--text");
+  words.insert(words.end(), options.text.begin(), options.text.end());
+  return words;
+}
+
+Proof compare(const Options& options) {
+  if (options.no_verify) return {Verdict::not_asked, 0};
+  const auto engine = program_beside("kha-engine");
+  if (!engine) return {Verdict::no_engine, 0};
+  std::optional<OutputAside> aside;
+  if (options.json) aside.emplace();
+  std::fflush(stdout);
+  const int code = run_child(*engine, diff_arguments(options));
+  return {code == 0 ? Verdict::equal : code == 1 ? Verdict::different : Verdict::failed, code};
+}
+
+std::string outcome_text(const FoldedMap& map) {
+  switch (map.outcome) {
+    case FoldOutcome::folded: return "folded away";
+    case FoldOutcome::became_gate: return "became a gate";
+    case FoldOutcome::down_only: return "down folded, up and gate stay";
+    case FoldOutcome::kept: return "stays";
+  }
+  return "";
+}
+
+// Maps of one kind, slot and outcome are one line, with the range of their condition numbers.
+struct Group {
+  int64_t count = 0;
+  double least = INFINITY;
+  double most = 0;
+  std::string reason;
+};
+using GroupKey = std::tuple<KnockSlot, KnockKind, FoldOutcome>;
+
+std::map<GroupKey, Group> grouped(const FoldReport& report) {
+  std::map<GroupKey, Group> groups;
+  for (const FoldedMap& map : report.maps) {
+    Group& group = groups[{map.slot, map.before, map.outcome}];
+    ++group.count;
+    group.reason = map.reason;
+    if (!map.condition) continue;
+    group.least = std::min(group.least, *map.condition);
+    group.most = std::max(group.most, *map.condition);
+  }
+  return groups;
+}
+
+std::string group_line(const GroupKey& key, const Group& group, double limit) {
+  const auto [slot, kind, outcome] = key;
+  std::string line = fmt::format("  {} on {}: {} in {} layer{}", to_string(kind), to_string(slot),
+                                 outcome_text({.layer = 0,
+                                               .slot = slot,
+                                               .before = kind,
+                                               .after = kind,
+                                               .outcome = outcome,
+                                               .condition = {},
+                                               .reason = {}}),
+                                 group.count, group.count == 1 ? "" : "s");
+  if (group.most > 0) {
+    line += fmt::format("; condition number of up {:.4g} to {:.4g}, limit {:g}", group.least,
+                        group.most, limit);
+  } else if (outcome == FoldOutcome::kept) {
+    line += ": " + group.reason;
+  }
+  return line;
+}
+
+void print_report(const Options& options, const FoldReport& report) {
+  for (const auto& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  fmt::print("folded {}\n", options.model);
+  for (const auto& [key, group] : grouped(report)) {
+    fmt::print("{}\n", group_line(key, group, report.condition_limit));
+  }
+  for (const auto& name : report.left_out) fmt::print("  not taken along: {}\n", name);
+  fmt::print("wrote {}: {}\n", options.to,
+             report.after.plain() ? "a plain qwen3 model" : "a kha model with the maps that stay");
+}
+
+void print_verdict(const Options& options, Verdict verdict) {
+  switch (verdict) {
+    case Verdict::equal: fmt::print("verified: both models give the same logits\n"); break;
+    case Verdict::not_asked: fmt::print("not verified: --no-verify\n"); break;
+    case Verdict::no_engine:
+      fmt::print("not verified: kha-engine is not installed beside kha\n");
+      break;
+    case Verdict::different:
+    case Verdict::failed:
+      std::fflush(stdout);
+      fmt::print(stderr,
+                 "\nTHE FOLDED MODEL IS NOT VERIFIED: {}.\n"
+                 "  {} was left in place for inspection: do not use it.\n"
+                 "  next:     kha diff {} {}\n",
+                 verdict == Verdict::different ? "its logits differ from those of " + options.model
+                                               : "the comparison itself failed",
+                 options.to, options.model, options.to);
+  }
+}
+
+nlohmann::ordered_json map_json(const FoldedMap& map) {
+  static const char* const outcomes[] = {"folded", "became_gate", "down_only", "kept"};
+  nlohmann::ordered_json json{{"layer", map.layer},
+                              {"slot", to_string(map.slot)},
+                              {"before", to_string(map.before)},
+                              {"after", to_string(map.after)},
+                              {"outcome", outcomes[static_cast<size_t>(map.outcome)]},
+                              {"condition", nullptr},
+                              {"reason", map.reason}};
+  if (map.condition && std::isfinite(*map.condition)) json["condition"] = *map.condition;
+  return json;
+}
+
+void print_json(const Options& options, const FoldReport& report, const Proof& proof) {
+  static const char* const verdicts[] = {"equal", "different", "failed", "no_engine", "not_asked"};
+  nlohmann::ordered_json json{{"model", options.model},
+                              {"to", options.to},
+                              {"plain", report.after.plain()},
+                              {"condition_limit", nullptr},
+                              {"maps", nlohmann::ordered_json::array()},
+                              {"warnings", report.warnings},
+                              {"copied", report.copied},
+                              {"left_out", report.left_out},
+                              {"verification", verdicts[static_cast<size_t>(proof.verdict)]}};
+  if (std::isfinite(report.condition_limit)) json["condition_limit"] = report.condition_limit;
+  for (const FoldedMap& map : report.maps) json["maps"].push_back(map_json(map));
+  fmt::print("{}\n", json.dump(2));
+}
+
+int run(Options options) {
+  options.model = resolve_model_folder(options.model).string();
+  const FoldReport report = fold_model(options.model, options.to, options.fold);
+  if (!options.json) print_report(options, report);
+  const Proof proof = compare(options);
+  if (options.json) print_json(options, report, proof);
+  const bool good = proof.verdict != Verdict::different && proof.verdict != Verdict::failed;
+  if (!options.json || !good) print_verdict(options, proof.verdict);
+  if (good && !options.json) fmt::print("next: kha inspect {}\n", options.to);
+  return proof.exit_code;
+}
+
+std::function<int()> add(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("MODEL", options->model, "a model folder, or a run (its latest checkpoint)")
+      ->required();
+  app.add_option("--to", options->to, "the new folder")->required();
+  app.add_option("--condition-limit", options->fold.condition_limit,
+                 "keep `up` of an mlp map above this condition number")
+      ->capture_default_str();
+  app.add_option("--text", options->text, "text files or folders to compare both models on");
+  app.add_option("--limit", options->limit, "largest difference of logits that passes");
+  app.add_flag("--no-verify", options->no_verify, "do not compare the two models");
+  add_json_option(app, options->json);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+Command fold_command() {
+  return {"fold", "fold the maps into the projections beside them", add};
+}
+
+}  // namespace kha::cli

@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+
+#include "cli/commands.h"
+#include "cli/open_model.h"
+#include "kha/core/byte_tokenizer.h"
+#include "kha/core/error.h"
+#include "kha/core/mapped_file.h"
+#include "kha/core/model_folder.h"
+#include "model/generate/generate.h"
+#include "train/what_ran.h"
+
+namespace kha::cli {
+namespace {
+
+struct Arguments {
+  std::string model, prompt, prompt_file, device = "cpu";
+  int64_t max_tokens = 200;
+  SamplingOptions sampling;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stops;
+  bool no_cache = false, json = false;
+};
+
+std::string read_text(const std::filesystem::path& path) {
+  const MappedFile file = MappedFile::open(path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+// Ids of another tokenizer would come out as other bytes, without an error.
+void require_byte_tokenizer(const std::filesystem::path& folder) {
+  const auto file = folder / "tokenizer.json";
+  if (!std::filesystem::exists(file)) return;
+  using nlohmann::json;
+  const json found = json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
+  const json wanted = json::parse(ByteTokenizer::tokenizer_json());
+  const auto vocabulary = json::json_pointer("/model/vocab"), merges = json::json_pointer("/model/merges");
+  const bool same = found.is_object() && found.value(vocabulary, json()) == wanted.at(vocabulary) &&
+                    found.value(merges, json()) == wanted.at(merges);
+  if (same) return;
+  fail({.what = "this model has a tokenizer that is not read here",
+        .where = file.string(),
+        .expected = "the byte tokenizer: 256 bytes and the end mark, no merges",
+        .next = "generate with the transformers package; it reads this tokenizer.json"});
+}
+
+GenerateOptions options_of(const Arguments& a, const Arithmetic& arithmetic) {
+  GenerateOptions options{.max_new_tokens = a.max_tokens, .sampling = a.sampling, .stops = a.stops,
+                          .use_cache = !a.no_cache, .device = arithmetic.device};
+  options.sampling.seed = a.seed ? *a.seed : std::random_device()();
+  return options;
+}
+
+// float32 throughout: a token at a time is bound by memory, and the cache then changes no choice.
+Arithmetic arithmetic_of(const Arguments& a, const GenerateOptions& defaults) {
+  RunConfig config;
+  config.train.device = a.device;
+  config.train.precision = "fp32";
+  std::vector<std::string> warnings;
+  Arithmetic arithmetic = resolve_arithmetic(config, warnings);
+  arithmetic.plan = defaults.plan;
+  return arithmetic;
+}
+
+void print_piece(const std::string& piece) {
+  if (std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size() && std::fflush(stdout) == 0) return;
+  fail({.what = "the text cannot be written", .where = "standard output", .cause = "the disk is full, or the reader is gone"});
+}
+
+struct Outcome {
+  GenerateResult result;
+  int64_t prompt_tokens;
+  double seconds;
+  uint64_t seed;
+  WhatRan ran;
+
+  double tokens_per_second() const { return seconds > 0 ? double(result.ids.size()) / seconds : 0; }
+};
+
+void print_json(const Outcome& o) {
+  nlohmann::ordered_json json{{"text", o.result.text}, {"reason", to_string(o.result.reason)}};
+  if (o.result.stop) json["stop"] = *o.result.stop;
+  json.update({{"ids", o.result.ids}, {"tokens", o.result.ids.size()}, {"prompt_tokens", o.prompt_tokens},
+               {"tokens_per_second", o.tokens_per_second()}, {"seed", o.seed}, {"ran", o.ran}});
+  // Bytes that are no UTF-8 cannot stand in JSON; `ids` has them.
+  print_piece(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void print_summary(const Outcome& o, const Arguments& a) {
+  if (isatty(STDOUT_FILENO)) print_piece("\n");
+  fmt::print(stderr, "{}: {} tokens after {} of prompt, {:.1f} tokens/s, {}, {} on {}, {} threads, {}\n",
+             in_words(o.result.reason), o.result.ids.size(), o.prompt_tokens, o.tokens_per_second(),
+             a.sampling.temperature == 0 ? std::string("no sampling") : fmt::format("seed {}", o.seed),
+             o.ran.at("precision"), o.ran.at("device"), o.ran.at("threads"), a.no_cache ? "no cache" : "KV cache");
+}
+
+int run(const Arguments& a) {
+  const auto folder = resolve_model_folder(a.model);
+  require_byte_tokenizer(folder);
+  const std::string text = a.prompt_file.empty() ? a.prompt : read_text(a.prompt_file);
+  const Arithmetic arithmetic = arithmetic_of(a, {});
+  const GenerateOptions options = options_of(a, arithmetic);
+  validate(options.sampling);
+  const LoadedModel model = open_model(folder);
+  const auto start = std::chrono::steady_clock::now();
+  Outcome outcome{.result = generate(model, ByteTokenizer::encode(text), options,
+                                     a.json ? std::function<void(const std::string&)>() : print_piece),
+                  .prompt_tokens = static_cast<int64_t>(std::max<size_t>(text.size(), 1)),
+                  .seconds = 0,
+                  .seed = options.sampling.seed,
+                  .ran = what_ran(arithmetic)};
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  a.json ? print_json(outcome) : print_summary(outcome, a);
+  return 0;
+}
+
+void add_sampling(CLI::App& app, Arguments& a) {
+  app.add_option("--temperature", a.sampling.temperature, "0: always the most probable token")
+      ->capture_default_str();
+  app.add_option("--top-k", a.sampling.top_k, "choose among the k most probable tokens; 0: all")
+      ->capture_default_str();
+  app.add_option("--top-p", a.sampling.top_p, "choose among the fewest tokens with this share of the probability")
+      ->capture_default_str();
+  app.add_option("--seed", a.seed, "of the sampling; none: a new one, which is printed");
+}
+
+}  // namespace
+
+Command generate_command() {
+  return {"generate", "continue a text", [](CLI::App& app) {
+            auto a = std::make_shared<Arguments>();
+            app.add_option("model", a->model, "model or run folder")->required();
+            auto* prompt = app.add_option("--prompt", a->prompt,
+                                          "the text to continue; none or an empty one: the model starts from its "
+                                          "end mark, which stands before every document");
+            app.add_option("--prompt-file", a->prompt_file, "a file with the text to continue")->excludes(prompt);
+            app.add_option("--max-tokens", a->max_tokens, "most tokens to write; the model's context also ends it")
+                ->capture_default_str();
+            add_sampling(app, *a);
+            app.add_option("--stop", a->stops, "end before this text; may be given more than once")->expected(1)
+                ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+            app.add_flag("--no-cache", a->no_cache, "compute every token from the whole text before it");
+            app.add_option("--device", a->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))
+                ->capture_default_str();
+            add_json_option(app, a->json);
+            return [a] { return run(*a); };
+          }};
+}
+
+}  // namespace kha::cli

@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/run_options.h"
+#include "train/interrupt.h"
+#include "train/trainer.h"
+
+namespace kha::cli {
+namespace {
+
+struct Arguments {
+  RunArguments run;
+  std::string resume = "auto";
+};
+
+void print_end(const RunConfig& config, const TrainReport& report) {
+  const std::string folder = config.run_folder().string();
+  const std::string latest = folder + "/checkpoints/latest";
+  if (!report.finished) {
+    fmt::print("stopped by a signal at step {}; saved in {}\nnext: the same command goes on from there\n",
+               report.step, latest);
+    return;
+  }
+  fmt::print("{} {}: {} steps, {:.0f} tokens/s, model in {}\n", report.trained ? "trained" : "complete already:",
+             config.run.name, report.step, report.summary.tokens_per_second, latest);
+  fmt::print("next: kha inspect {0}\n      kha generate {0} --prompt 'def '\n", latest);
+  if (!config.model.plain()) fmt::print("      kha fold {} --to {}/folded\n", latest, folder);
+}
+
+int run(const Arguments& arguments) {
+  const RunConfig config = read_run(arguments.run);
+  if (arguments.run.print_config) {
+    fmt::print("{}", to_toml(config));
+    return 0;
+  }
+  if (arguments.run.dry_run) {
+    print_plan(config);
+    return 0;
+  }
+  const TrainReport report = train({config, parse_resume(arguments.resume), ""});
+  print_end(config, report);
+  return report.finished ? 0 : interrupt_exit_code();
+}
+
+}  // namespace
+
+Command train_command() {
+  return {"train", "train one model", [](CLI::App& app) {
+            auto arguments = std::make_shared<Arguments>();
+            add_run_options(app, arguments->run);
+            app.add_option("--resume", arguments->resume,
+                           "auto: go on from the newest checkpoint; none: refuse when there is one; or a "
+                           "step folder")
+                ->capture_default_str();
+            return [arguments] { return run(*arguments); };
+          }};
+}
+
+}  // namespace kha::cli

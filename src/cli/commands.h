@@ -1,0 +1,22 @@
+// The subcommands of `kha` and `kha-engine`, one file each.
+#pragma once
+
+#include "cli/program.h"
+
+namespace kha::cli {
+
+// kha
+Command fold_command();
+Command inspect_command();
+Command doctor_command();
+
+// kha-engine
+Command train_command();
+Command compare_command();
+Command generate_command();
+Command eval_command();
+Command diff_command();
+Command logits_command();
+Command doctor_engine_command();
+
+}  // namespace kha::cli

@@ -1,0 +1,24 @@
+#include "cli/run_options.h"
+
+#include <filesystem>
+
+namespace kha::cli {
+
+void add_run_options(CLI::App& app, RunArguments& arguments) {
+  app.add_option("config", arguments.file, "TOML file of the run, or a run folder (see configs/)");
+  app.add_option("--set", arguments.sets, "key=value on top of the file, e.g. train.steps=200")
+      ->take_all()
+      ->expected(1)
+      ->type_name("KEY=VALUE");
+  app.add_flag("--print-config", arguments.print_config, "print the whole resolved configuration and stop");
+  app.add_flag("--dry-run", arguments.dry_run, "read the text, build the model, say what would happen");
+}
+
+RunConfig read_run(const RunArguments& arguments) {
+  if (arguments.file.empty()) return parse_run_config("", "the defaults", arguments.sets);
+  std::filesystem::path file = arguments.file;
+  if (std::filesystem::is_directory(file)) file /= "config.toml";
+  return read_run_config(file, arguments.sets);
+}
+
+}  // namespace kha::cli

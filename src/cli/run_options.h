@@ -1,0 +1,24 @@
+// The options by which `kha train` and `kha compare` name a run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "kha/core/run_config.h"
+
+namespace kha::cli {
+
+struct RunArguments {
+  std::string file;
+  std::vector<std::string> sets;
+  bool print_config = false;
+  bool dry_run = false;
+};
+
+void add_run_options(CLI::App& app, RunArguments& arguments);
+
+// The file (or the defaults) with the sets on top. A run folder stands for its config.toml.
+RunConfig read_run(const RunArguments& arguments);
+
+}  // namespace kha::cli

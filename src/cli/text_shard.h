@@ -1,0 +1,27 @@
+// Text that a command is given, as one shard of tokens.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kha/core/token_shard.h"
+
+namespace kha::cli {
+
+// Every file a document, bytes and end marks, in a temporary folder that goes with the object.
+class TextShard {
+ public:
+  explicit TextShard(const std::vector<std::string>& paths);
+  ~TextShard();
+  TextShard(const TextShard&) = delete;
+  TextShard& operator=(const TextShard&) = delete;
+
+  const TokenShard& shard() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kha::cli

@@ -1,0 +1,194 @@
+#include "kha/core/token_shard.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "core/data/file_kind.h"
+#include "core/data/shard_layout.h"
+#include "kha/core/error.h"
+
+namespace kha {
+namespace {
+
+namespace layout = shard_layout;
+
+constexpr const char* prepare_again =
+    "delete the folder it lies in; the next run prepares it again";
+
+template <class Number>
+Number number_at(std::span<const std::byte> bytes, std::int64_t at) {
+  Number number;
+  std::memcpy(&number, bytes.data() + at, sizeof(Number));
+  return number;
+}
+
+[[noreturn]] void fail_damaged(const std::filesystem::path& path, std::int64_t at,
+                               std::string expected, std::string found) {
+  fail({.what = "the token shard is damaged",
+        .where = path.string() + ", byte " + std::to_string(at),
+        .expected = std::move(expected),
+        .found = std::move(found),
+        .cause = "the file was cut or changed after it was written",
+        .next = prepare_again});
+}
+
+void check_magic(const MappedFile& file) {
+  const std::string_view start(reinterpret_cast<const char*>(file.bytes().data()),
+                               std::min(file.bytes().size(), layout::magic.size()));
+  if (start == layout::magic) return;
+  fail({.what = "the file is not a token shard",
+        .where = file.path().string(),
+        .expected = "a file that starts with " + std::string(layout::magic),
+        .found = describe_file_kind(file.bytes()),
+        .cause = "token files without kha's header do not say how wide their ids are or which "
+                 "tokenizer made them",
+        .next = "give the text itself as data; it is prepared on the first run"});
+}
+
+void check_version(const MappedFile& file) {
+  const auto found = number_at<std::uint32_t>(file.bytes(), layout::version_at);
+  if (found == token_shard_version) return;
+  fail({.what = "the token shard has another version",
+        .where = file.path().string() + ", byte " + std::to_string(layout::version_at),
+        .expected = std::to_string(token_shard_version),
+        .found = std::to_string(found),
+        .cause = "another version of kha wrote it",
+        .next = prepare_again});
+}
+
+// A count of the header that must not exceed `most`.
+std::int64_t count_at(const MappedFile& file, std::int64_t at, std::uint64_t most,
+                      const std::string& name) {
+  const auto count = number_at<std::uint64_t>(file.bytes(), at);
+  if (count > most) {
+    fail_damaged(file.path(), at, "at most " + std::to_string(most) + " " + name,
+                 std::to_string(count));
+  }
+  return static_cast<std::int64_t>(count);
+}
+
+}  // namespace
+
+TokenShard TokenShard::open(const std::filesystem::path& path,
+                            std::uint64_t expected_tokenizer_hash) {
+  TokenShard shard(MappedFile::open(path));
+  check_magic(shard.file_);
+  shard.read_header();
+  shard.check_size();
+  shard.check_offsets();
+  if (shard.tokenizer_hash_ != expected_tokenizer_hash) {
+    fail({.what = "the token shard was made with another tokenizer than the model's",
+          .where = path.string(),
+          .expected = "tokenizer " + to_hex(expected_tokenizer_hash),
+          .found = "tokenizer " + to_hex(shard.tokenizer_hash_),
+          .cause = "the tokenizer of the model changed, or the shard belongs to another model",
+          .next = "prepare the text again with the tokenizer of this model"});
+  }
+  constexpr std::int64_t first_block = 4096;
+  for (std::int64_t i = 0; i < std::min(first_block, shard.tokens_); ++i) shard.token(i);
+  return shard;
+}
+
+void TokenShard::read_header() {
+  const auto size = static_cast<std::int64_t>(file_.bytes().size());
+  if (size < layout::ids_begin(0)) {
+    fail_damaged(path(), 0, "at least " + std::to_string(layout::ids_begin(0)) + " bytes",
+                 std::to_string(size));
+  }
+  check_version(file_);
+  id_width_ = number_at<std::uint32_t>(file_.bytes(), layout::id_type_at);
+  if (id_width_ != 2 && id_width_ != 4) {
+    fail_damaged(path(), layout::id_type_at, "id type 2 (u16) or 4 (u32)",
+                 std::to_string(id_width_));
+  }
+  vocab_size_ = count_at(file_, layout::vocab_size_at, layout::most_vocab, "ids in the vocabulary");
+  tokenizer_hash_ = number_at<std::uint64_t>(file_.bytes(), layout::tokenizer_hash_at);
+  // Counts are bounded by the file's size before anything is computed from them.
+  documents_ =
+      count_at(file_, layout::documents_at, (size - layout::offsets_at) / 8 - 1, "documents");
+  tokens_ = count_at(file_, layout::tokens_at, size / id_width_, "tokens");
+  ids_begin_ = layout::ids_begin(documents_);
+}
+
+void TokenShard::check_size() const {
+  const auto size = static_cast<std::int64_t>(file_.bytes().size());
+  const std::int64_t expected = ids_begin_ + tokens_ * id_width_;
+  if (size == expected) return;
+  fail_damaged(path(), std::min(size, expected),
+               std::to_string(expected) + " bytes: " + std::to_string(documents_) +
+                   " documents and " + std::to_string(tokens_) + " ids of " +
+                   std::to_string(id_width_) + " bytes",
+               std::to_string(size) + " bytes");
+}
+
+void TokenShard::check_offsets() const {
+  std::int64_t before = -1;
+  for (std::int64_t i = 0; i <= documents_; ++i) {
+    const std::int64_t now = offset(i);
+    const bool right_end = (i > 0 || now == 0) && (i < documents_ || now == tokens_);
+    if (now <= before || !right_end) {
+      fail_damaged(path(), layout::offsets_at + 8 * i,
+                   "document offsets that rise from 0 to " + std::to_string(tokens_),
+                   "offset " + std::to_string(i) + " is " +
+                       std::to_string(static_cast<std::uint64_t>(now)));
+    }
+    before = now;
+  }
+}
+
+std::int64_t TokenShard::offset(std::int64_t index) const {
+  assert(index >= 0 && index <= documents_);
+  return number_at<std::int64_t>(file_.bytes(), layout::offsets_at + 8 * index);
+}
+
+std::int64_t TokenShard::document_of(std::int64_t position) const {
+  assert(position >= 0 && position < tokens_);
+  std::int64_t first = 0, last = documents_ - 1;
+  while (first < last) {
+    const std::int64_t middle = first + (last - first) / 2;
+    if (document_end(middle) <= position) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
+}
+
+std::int64_t TokenShard::stored_id(std::int64_t position) const {
+  const std::int64_t at = ids_begin_ + position * id_width_;
+  return id_width_ == 2 ? std::int64_t{number_at<std::uint16_t>(file_.bytes(), at)}
+                        : std::int64_t{number_at<std::uint32_t>(file_.bytes(), at)};
+}
+
+std::int64_t TokenShard::token(std::int64_t position) const {
+  assert(position >= 0 && position < tokens_);
+  const std::int64_t id = stored_id(position);
+  if (id >= vocab_size_) fail_for_id(position, id);
+  return id;
+}
+
+void TokenShard::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
+  assert(begin >= 0 && count >= 0 && begin <= tokens_ - count);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = token(begin + i);
+}
+
+void TokenShard::check_all_ids() const {
+  for (std::int64_t i = 0; i < tokens_; ++i) token(i);
+}
+
+void TokenShard::fail_for_id(std::int64_t position, std::int64_t id) const {
+  fail({.what = "a token id is outside the vocabulary",
+        .where = path().string() + ", byte " + std::to_string(ids_begin_ + position * id_width_) +
+                 " (token " + std::to_string(position) + ")",
+        .expected = "ids from 0 to " + std::to_string(vocab_size_ - 1) + " (vocabulary size " +
+                    std::to_string(vocab_size_) + ")",
+        .found = "id " + std::to_string(id),
+        .cause = "the ids come from another tokenizer, or the file was changed",
+        .next = prepare_again});
+}
+
+}  // namespace kha

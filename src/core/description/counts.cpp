@@ -1,0 +1,46 @@
+#include "kha/core/counts.h"
+
+#include "kha/core/attention_system.h"
+#include "kha/core/parameter_table.h"
+
+namespace kha {
+
+ParameterCount count_parameters(const ModelConfig& config) {
+  ParameterCount count;
+  for (const auto& parameter : parameter_table(config)) {
+    count.total += parameter.elements();
+    if (parameter.role == Role::knock) count.knock += parameter.elements();
+    if (parameter.role == Role::embedding || parameter.role == Role::head) {
+      count.embedding += parameter.elements();
+    }
+  }
+  return count;
+}
+
+FlopCount flops_per_token(const ModelConfig& c, int64_t sequence_length) {
+  FlopCount count;
+  for (const auto& parameter : parameter_table(c)) {
+    if (parameter.role == Role::matrix) count.forward += 2.0 * parameter.elements();
+  }
+  const auto& system = attention_declaration(c.attention, "");
+  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
+    for (const KnockPlace& place : system.places) {
+      const double heads = place.key_value_heads ? c.num_key_value_heads : c.num_attention_heads;
+      const double matrices = knock_tensors(c.knocks.at(layer).at(place.slot)).size();
+      count.knock += 2.0 * matrices * heads * c.head_dim * c.head_dim;
+    }
+  }
+  const double attended = (sequence_length + 1) / 2.0;
+  count.forward += c.num_hidden_layers * 4.0 * c.num_attention_heads * c.head_dim * attended;
+  count.forward += 2.0 * c.vocab_size * c.hidden_size;  // the head, tied or not
+  count.forward += count.knock;
+  return count;
+}
+
+PaperFlops paper_flops(double tokens, double width, double heads) {
+  return {.attention = 8 * tokens * width * width + 4 * tokens * tokens * width,
+          .feed_forward = 18 * tokens * width * width,
+          .knock = 6 * tokens * width * width / heads};
+}
+
+}  // namespace kha

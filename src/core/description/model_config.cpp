@@ -1,0 +1,160 @@
+#include "kha/core/model_config.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "kha/core/attention_system.h"
+#include "kha/core/error.h"
+
+namespace kha {
+namespace {
+
+void require(bool good, const std::string& where, const std::string& key, const std::string& value,
+             const std::string& expected) {
+  if (good) return;
+  fail({.what = fmt::format("`{}` does not make a model", key),
+        .where = where,
+        .expected = expected,
+        .found = value});
+}
+
+constexpr int64_t most_layers = 10000;
+constexpr int64_t most_size = int64_t{1} << 24;  // with a head, H x D: the rows of a projection
+
+void require_size(int64_t value, const std::string& where, const std::string& key,
+                  int64_t most = most_size) {
+  require(value > 0 && value <= most, where, key, std::to_string(value),
+          fmt::format("a whole number from 1 to {}", most));
+}
+
+void validate_sizes(const ModelConfig& c, const std::string& where) {
+  require_size(c.vocab_size, where, "vocab_size");
+  require_size(c.hidden_size, where, "hidden_size");
+  require_size(c.intermediate_size, where, "intermediate_size");
+  require_size(c.num_hidden_layers, where, "num_hidden_layers", most_layers);
+  require_size(c.num_attention_heads, where, "num_attention_heads");
+  require_size(c.num_key_value_heads, where, "num_key_value_heads");
+  require_size(c.head_dim, where, "head_dim");
+  require_size(c.max_position_embeddings, where, "max_position_embeddings");
+  require(c.head_dim % 2 == 0, where, "head_dim", std::to_string(c.head_dim),
+          "an even number: rotary embedding pairs the two halves of a head");
+  require(c.num_attention_heads % c.num_key_value_heads == 0, where, "num_key_value_heads",
+          fmt::format("{} query heads, {} KV heads", c.num_attention_heads, c.num_key_value_heads),
+          "a divisor of num_attention_heads");
+  require(c.num_attention_heads * c.head_dim <= most_size, where, "head_dim",
+          fmt::format("{} query heads of width {}", c.num_attention_heads, c.head_dim),
+          fmt::format("at most {} rows in a projection", most_size));
+}
+
+// Every count of parameters or bytes then fits 64 bits.
+void validate_total(const ModelConfig& c, const std::string& where) {
+  const double rows = 2.0 * c.head_dim * (c.num_attention_heads + c.num_key_value_heads);
+  const double maps = 9.0 * c.head_dim * c.head_dim;
+  const double layer = c.hidden_size * (rows + 3.0 * c.intermediate_size) + maps;
+  const double total = c.num_hidden_layers * layer + 2.0 * c.vocab_size * c.hidden_size;
+  require(total < 0x1p52, where, "num_hidden_layers", fmt::format("{:.2g} parameters", total),
+          "sizes that multiply to fewer than 2^52 parameters");
+}
+
+void validate_token_ids(const ModelConfig& c, const std::string& where) {
+  const auto check = [&](int64_t id, const std::string& key) {
+    require(id >= 0 && id < c.vocab_size, where, key, std::to_string(id),
+            fmt::format("an id from 0 to {}", c.vocab_size - 1));
+  };
+  if (c.bos_token_id) check(*c.bos_token_id, "bos_token_id");
+  if (c.pad_token_id) check(*c.pad_token_id, "pad_token_id");
+  for (const int64_t id : c.eos_token_id) check(id, "eos_token_id");
+}
+
+nlohmann::ordered_json knocks_json(const LayerKnocks& knocks, const LayerKnocks* base) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const KnockSlot slot : knock_slots) {
+    if (!base || knocks.at(slot) != base->at(slot)) {
+      object[to_string(slot)] = to_string(knocks.at(slot));
+    }
+  }
+  return object;
+}
+
+nlohmann::ordered_json kha_json(const ModelConfig& c) {
+  nlohmann::ordered_json object{{"version", 1}, {"base", "qwen3"}, {"attention", c.attention}};
+  object.update(knocks_json(c.knocks.all, nullptr));
+  for (const auto& [layer, knocks] : c.knocks.layers) {
+    object["layers"][std::to_string(layer)] = knocks_json(knocks, &c.knocks.all);
+  }
+  return object;
+}
+
+void add_token_ids(nlohmann::ordered_json& json, const ModelConfig& c) {
+  json["bos_token_id"] = c.bos_token_id ? nlohmann::ordered_json(*c.bos_token_id) : nullptr;
+  if (c.eos_token_id.size() == 1) {
+    json["eos_token_id"] = c.eos_token_id[0];
+  } else {
+    json["eos_token_id"] =
+        c.eos_token_id.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(c.eos_token_id);
+  }
+  json["pad_token_id"] = c.pad_token_id ? nlohmann::ordered_json(*c.pad_token_id) : nullptr;
+}
+
+}  // namespace
+
+void validate(const ModelConfig& c, const std::string& where) {
+  validate_sizes(c, where);
+  validate_total(c, where);
+  validate_token_ids(c, where);
+  require(c.rms_norm_eps > 0 && c.rms_norm_eps < 1, where, "rms_norm_eps",
+          fmt::format("{}", c.rms_norm_eps), "a number between 0 and 1");
+  require(c.rope_theta > 1 && c.rope_theta < 1e15, where, "rope_theta",
+          fmt::format("{}", c.rope_theta), "a number above 1");
+  require(c.initializer_range > 0 && c.initializer_range < 10, where, "initializer_range",
+          fmt::format("{}", c.initializer_range), "a number between 0 and 10");
+  for (const auto& [layer, knocks] : c.knocks.layers) {
+    require(layer >= 0 && layer < c.num_hidden_layers, where, "kha.layers", std::to_string(layer),
+            fmt::format("a layer from 0 to {}", c.num_hidden_layers - 1));
+  }
+  const AttentionDeclaration& system = attention_declaration(c.attention, where);
+  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
+    check_legal(system, c.knocks.at(layer), fmt::format("{}, layer {}", where, layer));
+  }
+}
+
+std::string to_config_json(const ModelConfig& c) {
+  nlohmann::ordered_json json;
+  json["architectures"] = {c.plain() ? "Qwen3ForCausalLM" : "KhaForCausalLM"};
+  json["model_type"] = c.plain() ? "qwen3" : "kha";
+  json["vocab_size"] = c.vocab_size;
+  json["hidden_size"] = c.hidden_size;
+  json["intermediate_size"] = c.intermediate_size;
+  json["num_hidden_layers"] = c.num_hidden_layers;
+  json["num_attention_heads"] = c.num_attention_heads;
+  json["num_key_value_heads"] = c.num_key_value_heads;
+  json["head_dim"] = c.head_dim;
+  json["hidden_act"] = "silu";
+  json["rms_norm_eps"] = c.rms_norm_eps;
+  json["max_position_embeddings"] = c.max_position_embeddings;
+  json["tie_word_embeddings"] = c.tie_word_embeddings;
+  json["attention_bias"] = c.attention_bias;
+  json["attention_dropout"] = 0.0;
+  json["use_sliding_window"] = false;
+  json["sliding_window"] = nullptr;
+  json["initializer_range"] = c.initializer_range;
+  json["use_cache"] = true;
+  add_token_ids(json, c);
+  json["torch_dtype"] = c.dtype;
+  // Both spellings: readers before and after the keys moved into one object.
+  json["rope_theta"] = c.rope_theta;
+  json["rope_scaling"] = nullptr;
+  json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", c.rope_theta}};
+  if (!c.plain()) json["kha"] = kha_json(c);
+  return json.dump(2) + "\n";
+}
+
+std::string to_generation_config_json(const ModelConfig& c) {
+  nlohmann::ordered_json json;
+  json["_from_model_config"] = true;
+  add_token_ids(json, c);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace kha

@@ -1,0 +1,198 @@
+#include "kha/core/check_tensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <unordered_set>
+
+#include "core/inspect/shape_in_words.h"
+#include "kha/core/error.h"
+#include "kha/core/nearest_name.h"
+#include "kha/core/parameter_table.h"
+
+namespace kha {
+namespace {
+
+constexpr const char* head_name = "lm_head.weight";
+constexpr const char* embedding_name = "model.embed_tokens.weight";
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t most = 4;
+  const std::vector<std::string> first(names.begin(), names.begin() + std::min(most, names.size()));
+  const std::string rest =
+      names.size() > most ? fmt::format(" and {} more", names.size() - most) : "";
+  return fmt::format("{}{}", fmt::join(first, ", "), rest);
+}
+
+bool any_has(const std::vector<std::string>& names, const std::string& part) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const auto& name) { return name.find(part) != std::string::npos; });
+}
+
+int64_t layers_in(const ModelFiles& files) {
+  constexpr std::string_view prefix = "model.layers.";
+  int64_t count = 0;
+  for (const std::string& name : files.names()) {
+    if (!name.starts_with(prefix)) continue;
+    int64_t layer = -1;
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
+    count = std::max(count, std::min<int64_t>(layer, 1 << 30) + 1);
+  }
+  return count;
+}
+
+// Why the names differ, where the names themselves tell.
+std::string cause_of(const std::vector<std::string>& names, const ModelFiles& files,
+                     const ModelConfig& config) {
+  const int64_t layers = layers_in(files);
+  if (layers != config.num_hidden_layers) {
+    return fmt::format("the file has {} layers, config.json says {}", layers,
+                       config.num_hidden_layers);
+  }
+  if (any_has(names, ".knock_")) return "the maps that config.json describes are not the file's";
+  if (any_has(names, "_proj.bias")) {
+    return fmt::format("config.json says attention_bias {}", config.attention_bias);
+  }
+  return "";
+}
+
+class Checker {
+ public:
+  Checker(const ModelFiles& files, const ModelConfig& config)
+      : files_(files), config_(config), table_(parameter_table(config)) {
+    for (const auto& spec : table_) known_.insert(spec.name);
+    where_ = files.names().empty() ? "" : files.file_of(files.names().front()).string();
+  }
+
+  TensorCheck run() {
+    compare_names();
+    compare_shapes();
+    for (const auto& spec : table_) require_numbers(spec.name);
+    if (!check_.unread.empty()) compare_head();
+    return std::move(check_);
+  }
+
+ private:
+  void compare_names() {
+    std::vector<std::string> missing, unexpected;
+    for (const auto& spec : table_) {
+      if (!files_.find(spec.name)) missing.push_back(spec.name);
+    }
+    for (const auto& name : files_.names()) {
+      if (known_.count(name)) continue;
+      const bool tied_head = name == head_name && config_.tie_word_embeddings;
+      (tied_head ? check_.unread : unexpected).push_back(name);
+    }
+    if (missing == std::vector<std::string>{head_name}) fail_without_head();
+    if (!missing.empty()) fail_missing(missing, unexpected);
+    if (!unexpected.empty()) fail_unexpected(unexpected);
+  }
+
+  [[noreturn]] void fail_without_head() const {
+    fail(
+        {.what = "`lm_head.weight` is not in the file, and config.json does not tie the embeddings",
+         .where = where_,
+         .expected = "lm_head.weight " + shape_text({config_.vocab_size, config_.hidden_size}),
+         .found = "no such tensor",
+         .next = "set tie_word_embeddings to true in config.json if the head is the embedding; "
+                 "else get a file that holds lm_head.weight"});
+  }
+
+  [[noreturn]] void fail_missing(const std::vector<std::string>& missing,
+                                 const std::vector<std::string>& unexpected) const {
+    const std::string hint = did_you_mean(missing.front(), unexpected);
+    fail({.what = fmt::format("{} of the {} tensors that config.json describes {} missing: {}{}",
+                              missing.size(), table_.size(), missing.size() == 1 ? "is" : "are",
+                              listed(missing), hint),
+          .where = where_,
+          .found = unexpected.empty() ? "" : "instead: " + listed(unexpected),
+          .cause = cause_of(missing, files_, config_),
+          .next = "use the config.json that was saved with these weights"});
+  }
+
+  [[noreturn]] void fail_unexpected(const std::vector<std::string>& names) const {
+    fail({.what =
+              fmt::format("the file holds {} that the model of config.json would not read: {}",
+                          names.size() == 1 ? "a tensor" : fmt::format("{} tensors", names.size()),
+                          listed(names)),
+          .where = files_.file_of(names.front()).string(),
+          .cause = cause_of(names, files_, config_),
+          .next = "use the config.json that was saved with these weights"});
+  }
+
+  void compare_shapes() const {
+    std::vector<OtherShape> others;
+    for (const auto& spec : table_) {
+      const auto& found = files_.at(spec.name).shape;
+      if (found != spec.shape) others.push_back({spec, found});
+    }
+    if (!others.empty()) fail_shapes(others);
+  }
+
+  [[noreturn]] void fail_shapes(const std::vector<OtherShape>& others) const {
+    const auto size = size_in_words(others, config_);
+    const OtherShape& shown = size ? size->tensor : others.front();
+    const std::string& name = shown.expected.name;
+    Diagnosis d{
+        .what = name + " has another shape than config.json describes",
+        .where = files_.file_of(name).string(),
+        .expected = shape_text(shown.expected.shape),
+        .found = shape_text(shown.found) +
+                 (others.size() > 1 ? fmt::format("; {} tensors differ", others.size()) : ""),
+        .next = "use the config.json that was saved with these weights"};
+    if (size) {
+      d.what = fmt::format("{}: the file has {}, config.json says {}", name, size->words,
+                           size->configured);
+      d.cause = "config.json was edited: it describes the weights, it does not convert them";
+      d.next = fmt::format("set `{}` to {} in config.json", size->key, size->found);
+    }
+    fail(d);
+  }
+
+  void require_numbers(const std::string& name) const {
+    const TensorInfo& info = files_.at(name);
+    if (is_convertible(info.dtype)) return;
+    fail({.what = name + " holds no numbers that a model can use",
+          .where = files_.file_of(name).string(),
+          .expected = "F64, F32, F16 or BF16",
+          .found = std::string(safetensors_name(info.dtype)),
+          .cause = "the model is quantised"});
+  }
+
+  // A tied model reads the embedding; a stored head is only accepted silently when it is a copy.
+  void compare_head() {
+    require_numbers(head_name);
+    const TensorInfo& head = files_.at(head_name);
+    const TensorInfo& embedding = files_.at(embedding_name);
+    if (head.shape == embedding.shape && same_values(head, embedding)) return;
+    check_.warnings.push_back(fmt::format(
+        "{} differs from {}, although config.json ties them: the embedding is used as the head and "
+        "the stored head is not read. If the stored head is the right one, set tie_word_embeddings "
+        "to false in config.json",
+        head_name, embedding_name));
+  }
+
+  bool same_values(const TensorInfo& a, const TensorInfo& b) const {
+    if (a.dtype != b.dtype) return files_.as_double(a.name) == files_.as_double(b.name);
+    const auto one = files_.bytes(a.name), other = files_.bytes(b.name);
+    return one.size() == other.size() && std::memcmp(one.data(), other.data(), one.size()) == 0;
+  }
+
+  const ModelFiles& files_;
+  const ModelConfig& config_;
+  std::vector<ParameterSpec> table_;
+  std::unordered_set<std::string> known_;
+  std::string where_;
+  TensorCheck check_;
+};
+
+}  // namespace
+
+TensorCheck check_tensors(const ModelFiles& files, const ModelConfig& config) {
+  return Checker(files, config).run();
+}
+
+}  // namespace kha

@@ -1,0 +1,134 @@
+#include "kha/core/fold.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/surgery/edited_weights.h"
+#include "core/surgery/fold_plan.h"
+#include "core/surgery/new_folder.h"
+#include "core/surgery/side_files.h"
+#include "kha/core/atomic_file.h"
+#include "kha/core/check_tensors.h"
+#include "kha/core/checkpoint_store.h"
+#include "kha/core/error.h"
+#include "kha/core/mapped_file.h"
+#include "kha/core/model_files.h"
+#include "kha/core/parameter_table.h"
+
+namespace kha {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_options(const FoldOptions& options) {
+  if (options.condition_limit >= 1) return;  // also false for NaN
+  fail({.what = "the limit of the condition number is too low",
+        .expected = "a number of at least 1, the condition number of the identity",
+        .found = fmt::format("{}", options.condition_limit)});
+}
+
+Matrix read_map(const ModelFiles& files, const std::string& name, int64_t width) {
+  const std::vector<double> values = files.as_double(name);
+  const Matrix matrix = Eigen::Map<const Matrix>(values.data(), width, width);
+  if (!matrix.allFinite()) {
+    fail({.what = name + " holds values that are not finite, so it cannot be folded",
+          .where = files.file_of(name).string(),
+          .cause = "the training run diverged",
+          .next = "use an earlier checkpoint"});
+  }
+  return matrix;
+}
+
+[[noreturn]] void fail_nothing_folds(const fs::path& in, const FoldPlan& plan) {
+  std::set<std::string> reasons;
+  for (const FoldedMap& map : plan.maps) {
+    reasons.insert(
+        fmt::format("{} on {}: {}", to_string(map.before), to_string(map.slot), map.reason));
+  }
+  std::string text;
+  for (const auto& reason : reasons) text += (text.empty() ? "" : "; ") + reason;
+  fail({.what = "nothing to fold: none of the model's maps can leave it",
+        .where = in.string(),
+        .found = text,
+        .next = "nothing was written; use the model as it is"});
+}
+
+FoldPlan make_plan(const fs::path& in, const ModelFiles& files, const ModelConfig& config,
+                   const FoldOptions& options) {
+  FoldPlan plan = plan_fold(config, options, [&](const std::string& name) {
+    return read_map(files, name, config.head_dim);
+  });
+  const bool any = std::any_of(plan.maps.begin(), plan.maps.end(), [](const FoldedMap& map) {
+    return map.outcome != FoldOutcome::kept;
+  });
+  if (!any) fail_nothing_folds(in, plan);
+  return plan;
+}
+
+std::set<std::string> names_of(const ModelConfig& config) {
+  std::set<std::string> names;
+  for (const auto& spec : parameter_table(config)) names.insert(spec.name);
+  return names;
+}
+
+// A model that still has maps still needs the model file that `auto_map` names.
+std::string new_config_text(const fs::path& in, const ModelConfig& after) {
+  auto written = nlohmann::ordered_json::parse(to_config_json(after));
+  const MappedFile old = MappedFile::open(in / "config.json");
+  const auto* text = reinterpret_cast<const char*>(old.bytes().data());
+  const auto before = nlohmann::ordered_json::parse(text, text + old.bytes().size());
+  const auto entry = before.find("auto_map");
+  if (!after.plain() && entry != before.end()) written["auto_map"] = *entry;
+  return written.dump(2) + "\n";
+}
+
+void write_model(const fs::path& in, const ModelFiles& files, const FoldPlan& plan,
+                 const fs::path& folder, FoldReport& report) {
+  write_edited_weights(files, names_of(plan.after), plan.edits, folder);
+  const SideFiles side = copy_side_files(in, folder);
+  report.copied = side.copied;
+  report.left_out = side.left_out;
+  if (!fs::exists(folder / "generation_config.json")) {
+    write_file_atomically(folder / "generation_config.json",
+                          std::string_view(to_generation_config_json(plan.after)));
+  }
+  write_file_atomically(folder / "config.json", std::string_view(new_config_text(in, plan.after)));
+  // What was written is read back as any loader would: exactly the tensors of the new config.
+  check_tensors(ModelFiles::open(folder), read_model_config(folder));
+}
+
+}  // namespace
+
+FoldReport fold_model(const fs::path& in, const fs::path& out, const FoldOptions& options) {
+  check_options(options);
+  require_free(out);
+  const ModelConfig config = read_model_config(in);
+  if (config.plain()) {
+    fail({.what = "nothing to fold: " + in.string() + " has no maps",
+          .where = (in / "config.json").string(),
+          .found = "model_type qwen3, a plain model",
+          .cause = "it was folded already, or trained without maps",
+          .next = "nothing was written; use the model as it is"});
+  }
+  if (fs::exists(in / "MANIFEST.json")) verify(in);
+  const ModelFiles files = ModelFiles::open(in);
+  FoldReport report{.maps = {},
+                    .before = config,
+                    .after = {},
+                    .condition_limit = options.condition_limit,
+                    .warnings = check_tensors(files, config).warnings,
+                    .copied = {},
+                    .left_out = {}};
+  const FoldPlan plan = make_plan(in, files, config, options);
+  NewFolder folder(out);
+  write_model(in, files, plan, folder.folder(), report);
+  folder.commit();
+  report.maps = plan.maps;
+  report.after = plan.after;
+  return report;
+}
+
+}  // namespace kha

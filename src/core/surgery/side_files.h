@@ -1,0 +1,20 @@
+// What stands beside the weights of a model and goes along with a changed copy of it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kha {
+
+struct SideFiles {
+  std::vector<std::string> copied;
+  std::vector<std::string> left_out;  // weights of other formats, sub-folders, manifests
+};
+
+// Copies tokenizer, generation settings, licence and the like, by name and synced. config.json and
+// the safetensors files are the caller's. What holds or describes the old weights is left out,
+// hidden files silently.
+SideFiles copy_side_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace kha

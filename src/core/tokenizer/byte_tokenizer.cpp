@@ -1,0 +1,111 @@
+#include "kha/core/byte_tokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "kha/core/checksum.h"
+#include "kha/core/error.h"
+
+namespace kha {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Byte-level BPE writes every byte as one visible character: printable Latin-1 stands for itself
+// (the soft hyphen, 0xAD, is not visible), and the others take the code points from 256 on, in
+// order of their bytes.
+bool stands_for_itself(int byte) {
+  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+std::string utf8(int code_point) {
+  if (code_point < 0x80) return {static_cast<char>(code_point)};
+  return {static_cast<char>(0xC0 | (code_point >> 6)),
+          static_cast<char>(0x80 | (code_point & 0x3F))};
+}
+
+Json byte_vocabulary() {
+  Json vocab = Json::object();
+  int next_free = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    vocab[utf8(stands_for_itself(byte) ? byte : next_free++)] = byte;
+  }
+  return vocab;
+}
+
+Json byte_level() {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false},
+          {"use_regex", false}};
+}
+
+Json end_token() {
+  return {{"id", ByteTokenizer::end_id}, {"content", ByteTokenizer::end_text},
+          {"single_word", false},        {"lstrip", false},
+          {"rstrip", false},             {"normalized", false},
+          {"special", true}};
+}
+
+Json bpe_without_merges() {
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", false},
+          {"byte_fallback", false},
+          {"ignore_merges", false},
+          {"vocab", byte_vocabulary()},
+          {"merges", Json::array()}};
+}
+
+}  // namespace
+
+std::vector<std::int64_t> ByteTokenizer::encode(std::string_view bytes) {
+  std::vector<std::int64_t> ids(bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) ids[i] = static_cast<unsigned char>(bytes[i]);
+  return ids;
+}
+
+std::string ByteTokenizer::decode(std::span<const std::int64_t> ids) {
+  std::string bytes;
+  bytes.reserve(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size) {
+      fail({.what = "the byte tokenizer cannot decode id " + std::to_string(ids[i]),
+            .where = "position " + std::to_string(i) + " of " + std::to_string(ids.size()) + " ids",
+            .expected = "ids from 0 to 255, or the end mark 256",
+            .found = std::to_string(ids[i]),
+            .cause = "the ids come from a model with another tokenizer",
+            .next = "decode them with the tokenizer.json of that model"});
+    }
+    if (ids[i] != end_id) bytes += static_cast<char>(ids[i]);
+  }
+  return bytes;
+}
+
+std::string ByteTokenizer::tokenizer_json() {
+  const Json file = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", Json::array({end_token()})},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer", byte_level()},
+                     {"post_processor", nullptr},
+                     {"decoder", byte_level()},
+                     {"model", bpe_without_merges()}};
+  return file.dump(2) + "\n";
+}
+
+std::string ByteTokenizer::tokenizer_config_json() {
+  const Json file = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                     {"eos_token", end_text},
+                     {"add_prefix_space", false},
+                     {"clean_up_tokenization_spaces", false}};
+  return file.dump(2) + "\n";
+}
+
+std::uint64_t ByteTokenizer::hash() {
+  const std::string json = tokenizer_json();
+  return xxh3_64(std::as_bytes(std::span<const char>(json)));
+}
+
+}  // namespace kha

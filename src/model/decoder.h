@@ -1,0 +1,46 @@
+// The dense decoder: embedding, L layers of attention and feed-forward, final norm, head.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "kha/core/model_config.h"
+#include "kha/ops/knock_plan.h"
+#include "modules/attention/attention.h"
+#include "modules/feed_forward.h"
+#include "modules/kv_cache.h"
+#include "modules/parameters.h"
+
+namespace kha {
+
+// A view of the parameters as a function; cheap to make, holds no state of its own. The dtype of
+// the arithmetic is that of the parameters given.
+class Decoder {
+ public:
+  Decoder(const ModelConfig& config, const Parameters& parameters, KnockPlan plan,
+          int64_t positions);
+
+  // ids: [B, T] int64 -> hidden states [B, T, d] after the final norm. With a cache the ids stand
+  // behind the cached positions and are appended to it.
+  at::Tensor hidden(const at::Tensor& ids_BT, KvCache* cache = nullptr) const;
+  // hidden [..., d] -> logits [..., vocabulary]
+  at::Tensor logits(const at::Tensor& hidden) const;
+
+ private:
+  struct Layer {
+    at::Tensor attention_norm, feed_forward_norm;
+    std::unique_ptr<Attention> attention;
+    FeedForward feed_forward;
+  };
+
+  at::Tensor attend(int64_t layer, const at::Tensor& x_BTd, KvCache* cache) const;
+
+  double eps_;
+  at::Tensor embedding_, final_norm_, head_;
+  RotaryTable rotary_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace kha

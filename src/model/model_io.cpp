@@ -1,0 +1,43 @@
+#include "model/model_io.h"
+
+#include <ATen/Functions.h>
+
+#include "kha/core/atomic_file.h"
+#include "kha/core/byte_tokenizer.h"
+#include "kha/core/check_tensors.h"
+#include "kha/core/model_folder.h"
+#include "kha/core/parameter_table.h"
+#include "model/tensor_bytes.h"
+
+namespace kha {
+
+at::Tensor read_parameter(const ModelFiles& files, const std::string& name) {
+  return read_tensor(files.bytes(name), files.at(name)).to(at::kFloat);
+}
+
+Parameters read_parameters(const ModelFiles& files, const ModelConfig& config) {
+  Parameters parameters;
+  for (const auto& spec : parameter_table(config)) {
+    parameters.add(spec.name, read_parameter(files, spec.name));
+  }
+  return parameters;
+}
+
+LoadedModel load_model(const std::filesystem::path& folder) {
+  const auto model = resolve_model_folder(folder);
+  const ModelConfig config = read_model_config(model);
+  const ModelFiles files = ModelFiles::open(model);
+  const TensorCheck check = check_tensors(files, config);
+  return {config, read_parameters(files, config), check.warnings};
+}
+
+void write_model(const std::filesystem::path& folder, const ModelConfig& config,
+                 const Parameters& parameters) {
+  write_file_atomically(folder / "config.json", to_config_json(config));
+  write_file_atomically(folder / "generation_config.json", to_generation_config_json(config));
+  write_file_atomically(folder / "tokenizer.json", ByteTokenizer::tokenizer_json());
+  write_file_atomically(folder / "tokenizer_config.json", ByteTokenizer::tokenizer_config_json());
+  write_tensors(folder / "model.safetensors", parameters.entries());
+}
+
+}  // namespace kha

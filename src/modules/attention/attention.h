@@ -1,0 +1,50 @@
+// An attention system answers three questions; a new system is a new file beside gqa.cpp and a new
+// declaration in core (kha/core/attention_system.h).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "kha/core/model_config.h"
+#include "kha/ops/knock_plan.h"
+#include "modules/parameters.h"
+#include "modules/rotary.h"
+
+namespace kha {
+
+// What the cache holds for a stretch of positions: for GQA keys after map, norm and rotation, and
+// values after their map, both [B, T, H_kv, D]. A decode step maps the new position only.
+struct CacheEntry {
+  at::Tensor keys_BTHD, values_BTHD;
+};
+
+struct Projected {
+  at::Tensor queries_BTHD;
+  CacheEntry entry;
+};
+
+class Attention {
+ public:
+  virtual ~Attention() = default;
+
+  // 1. x [B, T, d] at positions first .. first + T - 1: queries, and what is cached of them.
+  virtual Projected project(const at::Tensor& x_BTd, const RotaryTable& rotary,
+                            int64_t first) const = 0;
+  // 2. Queries of the last T of the cache's S positions -> head outputs [B, T, H, D]. Causal by
+  //    absolute position: query i sees key j when j <= i + (S - T).
+  virtual at::Tensor attend(const at::Tensor& queries_BTHD, const CacheEntry& cache) const = 0;
+  // 3. Head outputs -> [B, T, d].
+  virtual at::Tensor aggregate(const at::Tensor& heads_BTHD) const = 0;
+};
+
+// The system that the configuration names, over one layer's parameters.
+std::unique_ptr<Attention> make_attention(const ModelConfig& config, const Parameters& parameters,
+                                          int64_t layer, KnockPlan plan);
+
+// One file a system.
+std::unique_ptr<Attention> make_gqa(const ModelConfig& config, const Parameters& parameters,
+                                    int64_t layer, KnockPlan plan);
+
+}  // namespace kha

@@ -1,0 +1,63 @@
+// Grouped-query attention with per-head QK-norm and rotary embedding; MHA and MQA are its ends.
+//
+// x -> projection -> map -> [norm -> rotation on q, k] -> softmax(q k^T / sqrt(D)) v -> o_proj
+#include <ATen/Functions.h>
+
+#include "kha/core/attention_system.h"
+#include "kha/core/parameter_table.h"
+#include "modules/attention/attention.h"
+#include "modules/causal.h"
+#include "modules/knock.h"
+#include "modules/norm.h"
+
+namespace kha {
+namespace {
+
+KnockedProjection make_projection(const ModelConfig& c, const Parameters& parameters, int64_t layer,
+                                  KnockSlot slot, KnockPlan plan) {
+  const std::string& name = attention_declaration(c.attention, "").place(slot).projection;
+  return {parameters, layer, name, slot, c.knocks.at(layer).at(slot), c.head_dim, plan};
+}
+
+class Gqa : public Attention {
+ public:
+  Gqa(const ModelConfig& c, const Parameters& parameters, int64_t layer, KnockPlan plan)
+      : eps_(c.rms_norm_eps),
+        q_(make_projection(c, parameters, layer, KnockSlot::q, plan)),
+        k_(make_projection(c, parameters, layer, KnockSlot::k, plan)),
+        v_(make_projection(c, parameters, layer, KnockSlot::v, plan)),
+        q_norm_(parameters.at(attention_prefix(layer) + "q_norm.weight")),
+        k_norm_(parameters.at(attention_prefix(layer) + "k_norm.weight")),
+        out_(parameters.at(attention_prefix(layer) + "o_proj.weight")),
+        out_bias_(parameters.find(attention_prefix(layer) + "o_proj.bias")) {}
+
+  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const override {
+    return {.queries_BTHD = rotary.rotate(rms_norm(q_(x), q_norm_, eps_), first),
+            .entry = {.keys_BTHD = rotary.rotate(rms_norm(k_(x), k_norm_, eps_), first),
+                      .values_BTHD = v_(x)}};
+  }
+
+  at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache) const override {
+    return causal_attention(queries, cache.keys_BTHD, cache.values_BTHD);
+  }
+
+  at::Tensor aggregate(const at::Tensor& heads) const override {
+    const std::optional<at::Tensor> bias =
+        out_bias_.defined() ? std::optional<at::Tensor>(out_bias_) : std::nullopt;
+    return at::linear(heads.flatten(2), out_, bias);
+  }
+
+ private:
+  double eps_;
+  KnockedProjection q_, k_, v_;
+  at::Tensor q_norm_, k_norm_, out_, out_bias_;
+};
+
+}  // namespace
+
+std::unique_ptr<Attention> make_gqa(const ModelConfig& config, const Parameters& parameters,
+                                    int64_t layer, KnockPlan plan) {
+  return std::make_unique<Gqa>(config, parameters, layer, plan);
+}
+
+}  // namespace kha

@@ -1,0 +1,31 @@
+// The keys and values of past positions, one pair a layer, allocated once.
+#pragma once
+
+#include <vector>
+
+#include "kha/core/model_config.h"
+#include "modules/attention/attention.h"
+
+namespace kha {
+
+class KvCache {
+ public:
+  // Room for `capacity` positions of `batch` sequences, zeroed: unwritten memory is never read.
+  KvCache(const ModelConfig& config, int64_t batch, int64_t capacity, at::ScalarType dtype,
+          at::Device device);
+
+  // Appends to one layer and gives all of its positions.
+  CacheEntry append(int64_t layer, const CacheEntry& entry);
+  // Counts the appended positions, once every layer has them.
+  void advance(int64_t positions) { length_ += positions; }
+
+  int64_t length() const { return length_; }
+  int64_t capacity() const { return capacity_; }
+
+ private:
+  std::vector<CacheEntry> layers_;
+  int64_t length_ = 0;
+  int64_t capacity_;
+};
+
+}  // namespace kha

@@ -1,0 +1,25 @@
+// Rotary position embedding, half-split layout: channel i pairs with i + D/2.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace kha {
+
+// cos and sin of p * theta^(-2i/D), angles in float32 (float64 for a float64 model), repeated for
+// both halves and rounded to the model's dtype once.
+class RotaryTable {
+ public:
+  RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
+              at::Device device);
+
+  // x: [B, T, heads, D] at positions first .. first + T - 1; the same shape back.
+  at::Tensor rotate(const at::Tensor& x_BTHD, int64_t first) const;
+  int64_t positions() const { return cos_SD_.size(0); }
+
+ private:
+  at::Tensor cos_SD_, sin_SD_;
+};
+
+}  // namespace kha

@@ -1,0 +1,24 @@
+// The operators' names and signatures; shapes and meanings are in kha/ops/knock.h.
+//
+// Each *_backward takes the result's gradient first, then the forward arguments, and returns one
+// gradient per forward argument, in their order. knocked_linear_backward returns a bias gradient
+// of shape [0] where there is no bias, so that every result is a tensor.
+#include <torch/library.h>
+
+TORCH_LIBRARY(kha, m) {
+  m.def("knock_linear(Tensor x, Tensor weight) -> Tensor");
+  m.def("knock_linear_backward(Tensor grad, Tensor x, Tensor weight) -> (Tensor, Tensor)");
+
+  m.def("knock_mlp(Tensor x, Tensor up, Tensor gate, Tensor down) -> Tensor");
+  m.def(
+      "knock_mlp_backward(Tensor grad, Tensor x, Tensor up, Tensor gate, Tensor down)"
+      " -> (Tensor, Tensor, Tensor, Tensor)");
+
+  m.def("knock_gate(Tensor x, Tensor gate) -> Tensor");
+  m.def("knock_gate_backward(Tensor grad, Tensor x, Tensor gate) -> (Tensor, Tensor)");
+
+  m.def("knocked_linear(Tensor x, Tensor weight, Tensor? bias, Tensor map) -> Tensor");
+  m.def(
+      "knocked_linear_backward(Tensor grad, Tensor x, Tensor weight, Tensor? bias, Tensor map)"
+      " -> (Tensor, Tensor, Tensor, Tensor)");
+}

@@ -1,0 +1,39 @@
+// The loss of a model on a token shard.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "kha/core/batch.h"
+#include "kha/core/paired_difference.h"
+#include "kha/core/token_shard.h"
+#include "train/gradient.h"
+
+namespace kha {
+
+struct Evaluation {
+  double nats = 0;        // summed over the counted targets
+  int64_t targets = 0;
+  int64_t bytes = 0;      // of text that these targets spell
+  DocumentLosses documents = {};
+
+  double loss() const { return nats / static_cast<double>(targets); }
+  double perplexity() const;
+  // Bits a byte: comparable between tokenizers. The end marks' cost is in it, their bytes are not.
+  double bits_per_byte() const;
+};
+
+struct EvaluationPlan {
+  int64_t context = 256;    // tokens a window; windows do not overlap
+  int64_t rows = 8;         // windows at once
+  int64_t max_tokens = 0;   // 0: the whole shard
+  BoundaryTargets boundary = BoundaryTargets::counted;
+};
+
+// No gradient, no change of the parameters. `progress` gets windows done and their number.
+Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
+                    const Arithmetic& arithmetic, const TokenShard& shard,
+                    const EvaluationPlan& plan,
+                    const std::function<void(int64_t, int64_t)>& progress = {});
+
+}  // namespace kha

@@ -1,0 +1,46 @@
+// The loss of one optimiser step and its gradient, over all of its micro-batches.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "kha/core/batch.h"
+#include "kha/core/model_config.h"
+#include "kha/ops/knock_plan.h"
+#include "modules/parameters.h"
+
+namespace kha {
+
+struct Arithmetic {
+  at::ScalarType dtype = at::kFloat;  // of the layers; master weights stay float32
+  at::Device device = at::kCPU;
+  KnockPlan plan = KnockPlan::weight_space;
+};
+
+// ids and targets [rows, context] int64 on `device`; targets that do not count are -100.
+struct BatchTensors {
+  at::Tensor ids, targets;
+};
+BatchTensors to_tensors(const Batch& batch, at::Device device);
+
+// Negative log-likelihood of each target in nats, [rows * context] float32, 0 where none counts.
+at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters,
+                         const BatchTensors& batch, const Arithmetic& arithmetic);
+
+// Adds the gradient of (sum of all counted targets' losses) / (their number) to the parameters'
+// grad, one micro-batch after the other, so that cutting a batch changes nothing but rounding.
+// Returns the mean loss in nats.
+double accumulate_gradient(const ModelConfig& config, const Parameters& parameters,
+                           const std::vector<Batch>& micro_batches, const Arithmetic& arithmetic);
+
+// The Euclidean norm over all gradients.
+double gradient_norm(const std::vector<std::pair<std::string, at::Tensor>>& trainable);
+// Scales all gradients so that the norm is at most `limit`.
+void clip_gradient(const std::vector<std::pair<std::string, at::Tensor>>& trainable, double norm,
+                   double limit);
+// The first parameter with a gradient that is not finite, or an empty text.
+std::string first_bad_gradient(const std::vector<std::pair<std::string, at::Tensor>>& trainable);
+
+}  // namespace kha

@@ -1,0 +1,82 @@
+#include "train/resume.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kha/core/check_tensors.h"
+#include "kha/core/error.h"
+#include "model/model_io.h"
+
+namespace kha {
+namespace {
+
+void refuse_harmful_changes(const RunConfig& before, const RunConfig& after,
+                            const std::filesystem::path& folder, Progress& progress) {
+  std::vector<std::string> refused;
+  for (const auto& change : changed_fields(before, after)) {
+    const std::string text = fmt::format("{}: {} -> {}", change.key, change.before, change.after);
+    if (change.on_resume == OnResume::refused) refused.push_back(text);
+    if (change.on_resume == OnResume::noted) progress.line("  changed: " + text);
+  }
+  if (refused.empty()) return;
+  fail({.what = "these changes would make another run of this one", .where = folder.string(),
+        .found = fmt::format("{}", fmt::join(refused, "; ")),
+        .next = "take them back, or start a run of its own: --set run.name=NAME"});
+}
+
+void load_checkpoint(Session& session, const std::filesystem::path& folder, Progress& progress) {
+  refuse_harmful_changes(read_checkpoint_config(folder), session.config, folder, progress);
+  const WhatRan here = session.state.ran;
+  TrainingState state = read_training_state(folder);
+  session.batch_plan().check(state.data);
+  const ModelFiles files = ModelFiles::open(folder);
+  check_tensors(files, session.config.model);
+  for (const auto& [name, parameter] : session.parameters.entries()) {
+    const at::NoGradGuard no_grad;
+    parameter.copy_(read_parameter(files, name));
+  }
+  const OptimizerMatch match = read_optimizer_state(folder, *session.optimizer);
+  if (!match.fresh.empty()) {
+    progress.line(fmt::format("  no optimiser state for {}: these start fresh", fmt::join(match.fresh, ", ")));
+  }
+  for (const auto& difference : differences(state.ran, here)) {
+    progress.line("  differs from the checkpoint, so bits may too: " + difference);
+  }
+  state.ran = here;
+  session.state = std::move(state);
+  progress.line(fmt::format("continues from {} ({} of {} steps)", folder.string(),
+                            session.state.step, session.config.train.steps));
+}
+
+}  // namespace
+
+ResumeRequest parse_resume(const std::string& text) {
+  if (text == "auto") return {ResumeRequest::Mode::automatic, {}};
+  if (text == "none") return {ResumeRequest::Mode::none, {}};
+  return {ResumeRequest::Mode::folder, text};
+}
+
+bool resume_session(Session& session, const CheckpointStore& store, const ResumeRequest& request,
+                    Progress& progress) {
+  if (request.mode == ResumeRequest::Mode::folder) {
+    verify(request.folder);
+    load_checkpoint(session, request.folder, progress);
+    return true;
+  }
+  const LatestCheckpoint latest = store.latest();
+  for (const auto& bad : latest.passed_over) {
+    progress.line(fmt::format("passed over {}: {}", bad.folder.filename().string(), bad.reason));
+  }
+  if (!latest.good) return false;
+  if (request.mode == ResumeRequest::Mode::none) {
+    fail({.what = "this run has checkpoints, and --resume none would train over them",
+          .where = latest.good->folder.string(),
+          .next = "choose another name (--set run.name=NAME), or leave --resume out to go on"});
+  }
+  load_checkpoint(session, latest.good->folder, progress);
+  return true;
+}
+
+}  // namespace kha

@@ -1,0 +1,26 @@
+// A run continued from one of its checkpoints.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "kha/core/checkpoint_store.h"
+#include "train/session.h"
+
+namespace kha {
+
+struct ResumeRequest {
+  enum class Mode { automatic, none, folder } mode = Mode::automatic;
+  std::filesystem::path folder;
+};
+
+// "auto", "none" or a step folder.
+ResumeRequest parse_resume(const std::string& text);
+
+// Continues from a checkpoint of the run where there is one. Refuses changes that would make it
+// another run; prints the others, what else differs (threads, versions), and what was passed over.
+// Returns whether there was a checkpoint.
+bool resume_session(Session& session, const CheckpointStore& store, const ResumeRequest& request,
+                    Progress& progress);
+
+}  // namespace kha

@@ -1,0 +1,65 @@
+#include "train/run_summary.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "kha/core/atomic_file.h"
+
+namespace kha {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What the figures depend on beside the weights.
+Json key_of(const Session& session) {
+  const EvaluationPlan plan = session.evaluation_plan();
+  return {{"step", session.state.step},
+          {"text", session.corpus->summary.fingerprint},
+          {"split_seed", session.config.data.split_seed},
+          {"validation_share", session.config.data.validation_share},
+          {"context", plan.context},
+          {"max_tokens", plan.max_tokens},
+          {"boundary_targets", plan.boundary == BoundaryTargets::counted}};
+}
+
+Json to_json(const Evaluation& e) {
+  Json documents = Json::object();
+  for (const auto& [document, loss] : e.documents) {
+    documents[std::to_string(document)] = {loss.nats, loss.targets};
+  }
+  return {{"loss", e.loss()},      {"bits_per_byte", e.bits_per_byte()},
+          {"nats", e.nats},        {"targets", e.targets},
+          {"bytes", e.bytes},      {"documents", documents}};
+}
+
+Evaluation evaluation_from(const Json& json) {
+  Evaluation e{.nats = json.at("nats"), .targets = json.at("targets"), .bytes = json.at("bytes")};
+  for (const auto& [document, loss] : json.at("documents").items()) {
+    e.documents[std::stoll(document)] = {loss.at(0), loss.at(1)};
+  }
+  return e;
+}
+
+}  // namespace
+
+std::optional<RunSummary> read_run_summary(const std::filesystem::path& run_folder,
+                                           const Session& session) {
+  std::ifstream file(run_folder / "summary.json");
+  const Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object() || !json.contains("of") || json["of"] != key_of(session)) return {};
+  RunSummary summary{.tokens_per_second = json.at("tokens_per_second"),
+                     .peak_bytes = json.at("peak_bytes")};
+  if (!json.at("validation").is_null()) summary.validation = evaluation_from(json["validation"]);
+  return summary;
+}
+
+void write_run_summary(const std::filesystem::path& run_folder, const Session& session,
+                       const RunSummary& summary) {
+  const Json json{{"of", key_of(session)},
+                  {"tokens_per_second", summary.tokens_per_second},
+                  {"peak_bytes", summary.peak_bytes},
+                  {"validation", summary.validation ? to_json(*summary.validation) : Json()}};
+  write_file_atomically(run_folder / "summary.json", json.dump() + "\n");
+}
+
+}  // namespace kha

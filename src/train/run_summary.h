@@ -1,0 +1,25 @@
+// RUN/summary.json: what a finished run came to; comparisons read it instead of measuring again.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "train/evaluate.h"
+#include "train/session.h"
+
+namespace kha {
+
+struct RunSummary {
+  std::optional<Evaluation> validation = {};  // by document; nothing without a held-out split
+  double tokens_per_second = 0;          // over all steps, evaluation and saving left out
+  int64_t peak_bytes = 0;                // resident, of the process that made the last step
+};
+
+// The summary, when it is of this step, this text and this way of evaluating; nothing otherwise.
+std::optional<RunSummary> read_run_summary(const std::filesystem::path& run_folder,
+                                           const Session& session);
+
+void write_run_summary(const std::filesystem::path& run_folder, const Session& session,
+                       const RunSummary& summary);
+
+}  // namespace kha

@@ -1,0 +1,221 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "kha/core/counts.h"
+#include "kha/core/error.h"
+#include "kha/core/fail_point.h"
+#include "train/interrupt.h"
+#include "train/map_metrics.h"
+#include "train/metrics_log.h"
+#include "train/nonfinite.h"
+#include "train/process_figures.h"
+#include "train/schedule.h"
+
+namespace kha {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class Loop {
+ public:
+  Loop(Session& session, const RunFolder& folder, bool resumed, Progress& progress)
+      : session_(session),
+        folder_(folder),
+        progress_(progress),
+        store_(folder.checkpoints()),
+        log_(folder.path(), session.state.step),
+        plan_(session.batch_plan()),
+        flops_(flops_per_token(session.config.model, session.config.train.context).training()),
+        saved_step_(resumed ? session.state.step : -1) {}
+
+  // Until the last step or a signal.
+  void run() {
+    const InterruptGuard guard;
+    const TrainOptions& t = session_.config.train;
+    const bool validates = session_.corpus->validation.has_value();
+    while (session_.state.step < t.steps && interrupt_signal() == 0) {
+      one_step();
+      const int64_t step = session_.state.step;
+      if (validates && t.eval_every > 0 && step % t.eval_every == 0 && step < t.steps) validate();
+      if (t.save_every > 0 && step % t.save_every == 0 && step < t.steps) save();
+    }
+  }
+
+  Evaluation validate() {
+    const Evaluation e = evaluate(
+        session_.config.model, session_.parameters, session_.arithmetic,
+        *session_.corpus->validation, session_.evaluation_plan(), [&](int64_t done, int64_t all) {
+          progress_.passing(fmt::format("validation {:.0f} %", 100.0 * done / all));
+        });
+    const TrainingState& s = session_.state;
+    nlohmann::ordered_json line{{"step", s.step}, {"tokens", s.tokens}, {"val/loss", e.loss()},
+                                {"val/bits_per_byte", e.bits_per_byte()}};
+    add_map_metrics(session_, line);
+    log_.write(line);
+    progress_.line(fmt::format("  step {}: validation loss {:.4f} nats a token, {:.4f} bits a byte",
+                               s.step, e.loss(), e.bits_per_byte()));
+    return e;
+  }
+
+  void save() {
+    progress_.passing("saving");
+    save_session(session_, store_);
+    saved_step_ = session_.state.step;
+  }
+
+  bool saved() const { return saved_step_ == session_.state.step; }
+
+ private:
+  void one_step() {
+    const auto begin = Clock::now();
+    const int64_t faults = minor_faults();
+    TrainingState& s = session_.state;
+    const TrainOptions& t = session_.config.train;
+    fill_micro_batches(s.step);
+    const double loss = accumulate_gradient(session_.config.model, session_.parameters,
+                                            micro_batches_, session_.arithmetic);
+    const auto& trainable = session_.optimizer->trainable();
+    const double norm = gradient_norm(trainable);
+    if (!std::isfinite(loss) || !std::isfinite(norm)) {
+      stop_for_nonfinite({.folder = folder_.path(), .step = s.step + 1, .loss = loss,
+                          .parameter = first_bad_gradient(trainable), .batches = micro_batches_});
+    }
+    const OptimizerOptions& o = session_.config.optimizer;
+    if (o.clip > 0) clip_gradient(trainable, norm, o.clip);
+    const double lr = o.lr * schedule_factor(session_.config.schedule, s.step + 1, t.steps);
+    session_.optimizer->step(lr);
+    const double seconds = seconds_since(begin);
+    s.step += 1;
+    s.tokens += session_.config.tokens_per_step();
+    s.seconds += seconds;
+    s.data = plan_.position(s.step);
+    maybe_fail(fmt::format("step-{}", s.step).c_str());
+    report({loss, norm, lr, seconds, minor_faults() - faults});
+  }
+
+  void fill_micro_batches(int64_t step) {
+    const TrainOptions& t = session_.config.train;
+    micro_batches_.resize(t.accumulate);
+    for (int64_t i = 0; i < t.accumulate; ++i) {
+      fill_batch(session_.corpus->train, plan_.windows(step, i * t.batch, t.batch), t.context,
+                 session_.evaluation_plan().boundary, micro_batches_[i]);
+    }
+  }
+
+  struct StepResult {
+    double loss, norm, lr, seconds;
+    int64_t faults;
+  };
+
+  void report(const StepResult& r) {
+    const TrainingState& s = session_.state;
+    const TrainOptions& t = session_.config.train;
+    // The first step warms caches up; a slow mean is what an ETA needs.
+    pace_ = pace_ == 0 ? r.seconds : 0.9 * pace_ + 0.1 * r.seconds;
+    const double tps = static_cast<double>(session_.config.tokens_per_step()) / r.seconds;
+    const bool logged = s.step % t.log_every == 0 || s.step == t.steps;
+    progress_.step({.step = s.step, .steps = t.steps, .loss = r.loss, .grad_norm = r.norm, .lr = r.lr,
+                    .tokens_per_second = tps, .gflops = tps * flops_ / 1e9,
+                    .seconds_left = pace_ * static_cast<double>(t.steps - s.step),
+                    .resident_bytes = resident_bytes()},
+                   logged);
+    if (!logged) return;
+    log_.write({{"step", s.step}, {"tokens", s.tokens}, {"train/loss", r.loss},
+                {"grad_norm", r.norm}, {"lr", r.lr}, {"tps", tps}, {"gflops", tps * flops_ / 1e9},
+                {"memory", resident_bytes()}, {"faults", r.faults}});
+  }
+
+  Session& session_;
+  const RunFolder& folder_;
+  Progress& progress_;
+  CheckpointStore store_;
+  MetricsLog log_;
+  BatchPlan plan_;
+  double flops_;
+  int64_t saved_step_;  // -1: none
+  double pace_ = 0;
+  std::vector<Batch> micro_batches_;
+};
+
+void print_session(const Session& session, Progress& progress) {
+  const ModelConfig& m = session.config.model;
+  const ParameterCount count = count_parameters(m);
+  const FlopCount flops = flops_per_token(m, session.config.train.context);
+  progress.line(fmt::format(
+      "model: {}, {} parameters ({} in the maps), {:.2f} MFLOP a token forward ({:.2f} % maps)",
+      setting_name(m.knocks), count.total, count.knock, flops.forward / 1e6,
+      100 * flops.knock / flops.forward));
+  std::string ran;
+  for (const auto& [key, value] : session.state.ran) ran += (ran.empty() ? "" : ", ") + key + " " + value;
+  progress.line("runs on: " + ran);
+  for (const auto& group : session.optimizer->groups()) {
+    progress.line(fmt::format("  group {:<10}{:>4} tensors {:>12} parameters  lr x {}  decay {} to {}{}",
+                              group.name, group.tensors, group.parameters, group.lr_scale,
+                              group.weight_decay, group.decays_to, group.frozen ? "  frozen" : ""));
+  }
+}
+
+// The end of a run: the last checkpoint, and the summary, which is reused when it is there already.
+TrainReport finish(Session& session, Loop& loop, const RunFolder& folder, bool trained) {
+  if (!loop.saved()) loop.save();
+  TrainReport report{.step = session.state.step,
+                     .finished = session.state.step >= session.config.train.steps,
+                     .trained = trained};
+  if (!report.finished) return report;
+  if (const auto known = read_run_summary(folder.path(), session)) {
+    report.summary = *known;
+    return report;
+  }
+  const TrainingState& s = session.state;
+  report.summary.peak_bytes = peak_resident_bytes();
+  if (s.seconds > 0) report.summary.tokens_per_second = static_cast<double>(s.tokens) / s.seconds;
+  if (session.corpus->validation) report.summary.validation = loop.validate();
+  write_run_summary(folder.path(), session, report.summary);
+  return report;
+}
+
+}  // namespace
+
+TrainReport train(const TrainRequest& request, std::shared_ptr<const Corpus> corpus) {
+  Progress progress(request.label);
+  RunConfig config = request.config;
+  const RunFolder folder(config.run_folder());
+  take_tokenizer(config);
+  if (!corpus) corpus = open_corpus(config, progress);
+  Session session = start_session(std::move(config), std::move(corpus), progress);
+  CheckpointStore store(folder.checkpoints());
+  store.remove_partials();
+  const bool resumed = resume_session(session, store, request.resume, progress);
+  folder.write_config(session.config);
+  print_session(session, progress);
+  const int64_t first_step = session.state.step;
+  Loop loop(session, folder, resumed, progress);
+  loop.run();
+  const TrainReport report = finish(session, loop, folder, session.state.step > first_step);
+  progress.finish();
+  return report;
+}
+
+void print_plan(RunConfig config) {
+  Progress progress("");
+  auto corpus = open_corpus(config, progress);
+  const Session session = start_session(std::move(config), std::move(corpus), progress);
+  print_session(session, progress);
+  const RunConfig& c = session.config;
+  const double tokens = static_cast<double>(c.train.steps) * c.tokens_per_step();
+  progress.line(fmt::format(
+      "plan: {} steps of {} tokens = {:.3g} tokens ({:.2f} epochs), state {}, into {}",
+      c.train.steps, c.tokens_per_step(), tokens,
+      tokens / static_cast<double>(session.corpus->train.tokens()),
+      bytes_text(16.0 * count_parameters(c.model).total), c.run_folder().string()));
+}
+
+}  // namespace kha

@@ -1,0 +1,25 @@
+// Which implementation ran, as data: written into run and checkpoint, compared on resume.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kha/core/run_config.h"
+#include "train/gradient.h"
+
+namespace kha {
+
+// Each of these changes bits: versions, device, dtype, threads, instruction set, knock plan.
+using WhatRan = std::map<std::string, std::string>;
+
+// Resolves precision, device and plan of a run. A missing device, or bf16 on a CUDA-less build, is
+// an Error; bf16 on a CPU without it adds a warning.
+Arithmetic resolve_arithmetic(const RunConfig& config, std::vector<std::string>& warnings);
+
+WhatRan what_ran(const Arithmetic& arithmetic);
+
+// "threads: 2 -> 4" for each difference.
+std::vector<std::string> differences(const WhatRan& before, const WhatRan& after);
+
+}  // namespace kha
