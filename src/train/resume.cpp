@@ -50,6 +50,27 @@ void load_checkpoint(Session& session, const std::filesystem::path& folder, Prog
                             session.state.step, session.config.train.steps));
 }
 
+// The checkpoint that the run goes on from: the named one, or the newest good one.
+std::optional<std::filesystem::path> folder_to_resume(const CheckpointStore& store,
+                                                      const ResumeRequest& request,
+                                                      Progress& progress) {
+  if (request.mode == ResumeRequest::Mode::folder) {
+    verify(request.folder);
+    return request.folder;
+  }
+  const LatestCheckpoint latest = store.latest();
+  for (const auto& bad : latest.passed_over) {
+    progress.line(fmt::format("passed over {}: {}", bad.folder.filename().string(), bad.reason));
+  }
+  if (!latest.good) return {};
+  if (request.mode == ResumeRequest::Mode::none) {
+    fail({.what = "this run has checkpoints, and --resume none would train over them",
+          .where = latest.good->folder.string(),
+          .next = "choose another name (--set run.name=NAME), or leave --resume out to go on"});
+  }
+  return latest.good->folder;
+}
+
 }  // namespace
 
 ResumeRequest parse_resume(const std::string& text) {
@@ -58,25 +79,14 @@ ResumeRequest parse_resume(const std::string& text) {
   return {ResumeRequest::Mode::folder, text};
 }
 
-bool resume_session(Session& session, const CheckpointStore& store, const ResumeRequest& request,
+bool resume_session(Session& session, CheckpointStore& store, const ResumeRequest& request,
                     Progress& progress) {
-  if (request.mode == ResumeRequest::Mode::folder) {
-    verify(request.folder);
-    load_checkpoint(session, request.folder, progress);
-    return true;
+  const auto folder = folder_to_resume(store, request, progress);
+  if (folder) load_checkpoint(session, *folder, progress);
+  for (const auto& aside : store.go_on_from(folder ? session.state.step : -1)) {
+    progress.line("set aside, not part of this run any more: " + aside.string());
   }
-  const LatestCheckpoint latest = store.latest();
-  for (const auto& bad : latest.passed_over) {
-    progress.line(fmt::format("passed over {}: {}", bad.folder.filename().string(), bad.reason));
-  }
-  if (!latest.good) return false;
-  if (request.mode == ResumeRequest::Mode::none) {
-    fail({.what = "this run has checkpoints, and --resume none would train over them",
-          .where = latest.good->folder.string(),
-          .next = "choose another name (--set run.name=NAME), or leave --resume out to go on"});
-  }
-  load_checkpoint(session, latest.good->folder, progress);
-  return true;
+  return folder.has_value();
 }
 
 }  // namespace kha

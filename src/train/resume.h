@@ -19,8 +19,8 @@ ResumeRequest parse_resume(const std::string& text);
 
 // Continues from a checkpoint of the run where there is one. Refuses changes that would make it
 // another run; prints the others, what else differs (threads, versions), and what was passed over.
-// Returns whether there was a checkpoint.
-bool resume_session(Session& session, const CheckpointStore& store, const ResumeRequest& request,
+// Later checkpoints of the run are set aside. Returns whether there was a checkpoint.
+bool resume_session(Session& session, CheckpointStore& store, const ResumeRequest& request,
                     Progress& progress);
 
 }  // namespace kha

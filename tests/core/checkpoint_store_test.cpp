@@ -297,5 +297,24 @@ TEST_F(Checkpoints, KilledAtRandomMomentsTheLatestIsAlwaysGood) {
   }
 }
 
+TEST_F(Checkpoints, GoingOnFromAnOlderStepSetsLaterOnesAsideWhole) {
+  for (const std::int64_t step : {2, 4, 6}) save(store_, step, "first");
+  EXPECT_THAT(store_.go_on_from(2), ElementsAre(root_ / "aside-step-00000004", root_ / "aside-step-00000006"));
+  EXPECT_EQ(store_.latest().good->step, 2);
+  EXPECT_EQ(fs::read_symlink(root_ / "latest"), "step-00000002");
+  EXPECT_EQ(find_fault(root_ / "aside-step-00000006"), std::nullopt);
+  save(store_, 4, "second");
+  EXPECT_THAT(store_.go_on_from(2), ElementsAre(root_ / "aside-step-00000004.2"));
+  EXPECT_EQ(steps(store_.list()), std::vector<std::int64_t>{2});
+}
+
+TEST_F(Checkpoints, GoingOnRepairsAStaleLatest) {
+  save(store_, 1);
+  die_at("before-latest", 2, "word");
+  EXPECT_EQ(fs::read_symlink(root_ / "latest"), "step-00000001");
+  EXPECT_TRUE(store_.go_on_from(2).empty());
+  EXPECT_EQ(fs::read_symlink(root_ / "latest"), "step-00000002");
+}
+
 }  // namespace
 }  // namespace kha

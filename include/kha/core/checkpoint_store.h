@@ -89,6 +89,11 @@ class CheckpointStore {
   // leaves no half of a checkpoint under its name.
   std::vector<Checkpoint> retain(std::int64_t keep_last, std::int64_t keep_every);
 
+  // For a run that goes on from `step`: checkpoints of later steps, good or not, are renamed to
+  // aside-step-N, where nothing takes them for the run's own, and `latest` points to `step` when it
+  // is there. Returns the new names. Nothing is removed.
+  std::vector<std::filesystem::path> go_on_from(std::int64_t step);
+
   const std::filesystem::path& folder() const { return folder_; }
 
  private:

@@ -86,6 +86,15 @@ std::string cut_off_reason(const HiddenFolder& hidden) {
              : "incomplete: process " + std::to_string(hidden.process) + " is still writing it";
 }
 
+// The path itself, or with the first number behind it that no file has.
+fs::path free_name(const fs::path& wanted) {
+  fs::path name = wanted;
+  for (int number = 2; fs::exists(name); ++number) {
+    name = wanted.string() + "." + std::to_string(number);
+  }
+  return name;
+}
+
 }  // namespace
 
 std::optional<std::string> find_fault(const fs::path& folder) {
@@ -205,6 +214,22 @@ std::vector<fs::path> CheckpointStore::remove_partials() {
     removed.push_back(hidden.folder);
   }
   return removed;
+}
+
+std::vector<fs::path> CheckpointStore::go_on_from(std::int64_t step) {
+  std::vector<fs::path> aside;
+  bool has_step = false;
+  for (const NamedFolder& named : checkpoint_folders(folder_)) {
+    has_step |= named.step == step;
+    if (named.step <= step) continue;
+    const fs::path name = free_name(folder_ / ("aside-" + named.folder.filename().string()));
+    std::error_code error;
+    fs::rename(named.folder, name, error);
+    if (error) fail_folder("cannot set a later checkpoint aside", named.folder, error.value());
+    aside.push_back(name);
+  }
+  if (has_step) point_latest_to(folder_, checkpoint_name(step));
+  return aside;
 }
 
 std::vector<Checkpoint> CheckpointStore::retain(std::int64_t keep_last, std::int64_t keep_every) {
