@@ -41,19 +41,20 @@ int run(const Arguments& a) {
   const TextShard text(text_of(a, resolve_model_folder(a.before)));
   const int64_t context = a.context > 0 ? a.context : before.config.max_position_embeddings;
   const LogitDifference d = logit_difference(before, after, text.shard(), context, a.max_tokens);
-  // Both models round: twice the first one's own error, and never below one unit of the last place.
-  const double limit = a.limit ? *a.limit : 2 * std::max(d.rounding, 1.2e-7 * d.largest_logit);
+  const double limit = a.limit ? *a.limit : rounding_limit(d, after.config);
   const bool good = d.largest <= limit;
   if (a.json) {
     const nlohmann::ordered_json json{{"largest", d.largest}, {"limit", limit}, {"equal", good},
-                                      {"largest_logit", d.largest_logit}, {"rounding", d.rounding},
+                                      {"largest_in_float64", d.largest_exact}, {"largest_logit", d.largest_logit},
+                                      {"rounding", d.rounding},
                                       {"positions", d.positions}, {"changed_choices", d.changed_choices}};
     fmt::print("{}\n", json.dump(2));
   } else {
-    fmt::print("largest logit difference {:.3g} over {} positions (logits up to {:.3g}; float32 itself is {:.2g} "
-               "off float64); most likely token differs at {}\n{}: limit {:.3g}{}\n",
-               d.largest, d.positions, d.largest_logit, d.rounding, d.changed_choices,
-               good ? "equal to rounding" : "NOT EQUAL", limit, a.limit ? "" : " (twice that error)");
+    fmt::print("largest logit difference {:.3g} in float32, {:.3g} in float64, over {} positions (logits up to "
+               "{:.3g}); most likely token differs at {}\n{}: limit {:.3g}{}\n",
+               d.largest, d.largest_exact, d.positions, d.largest_logit, d.changed_choices,
+               good ? "equal to rounding" : "NOT EQUAL", limit,
+               a.limit ? "" : fmt::format(", twice the rounding of the two models ({:.2g})", d.rounding));
   }
   return good ? 0 : static_cast<int>(ExitCode::check_failed);
 }
@@ -70,7 +71,7 @@ Command diff_command() {
                 ->check(CLI::Range(0, 1 << 24));
             app.add_option("--max-tokens", a->max_tokens, "read at most so many, evenly spread; 0: all")
                 ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))->capture_default_str();
-            app.add_option("--limit", a->limit, "largest difference allowed; none: twice float32's own error")
+            app.add_option("--limit", a->limit, "largest difference allowed; none: twice the two models' own rounding")
                 ->check(CLI::NonNegativeNumber);
             add_json_option(app, a->json);
             return [a] { return run(*a); };

@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/open_model.h"
+#include "cli/open_model.h"
 #include "kha/core/byte_tokenizer.h"
 #include "kha/core/error.h"
 #include "kha/core/mapped_file.h"

@@ -92,6 +92,17 @@ TEST(Generate, EndsAtTheEndMark) {
   EXPECT_EQ(result.reason, EndReason::end_mark);
 }
 
+TEST(Generate, EveryEndMarkOfTheModelEndsTheText) {
+  LoadedModel model = writes("Helo");
+  model.config.eos_token_id = {};  // the tokenizer's own always does
+  EXPECT_EQ(generate(model, prompt_of("H"), greedy(50)).ids.back(), 256);
+  model.config.eos_token_id = {'?', 'l'};
+  const auto result = generate(model, prompt_of("H"), greedy(50));
+  EXPECT_EQ(result.text, "e");
+  EXPECT_THAT(result.ids, ElementsAre('e', 'l'));
+  EXPECT_EQ(result.reason, EndReason::end_mark);
+}
+
 TEST(Generate, AnEmptyPromptStartsFromTheEndMark) {
   const auto result = generate(writes("Helo"), {}, greedy(50));
   EXPECT_EQ(result.text, "Helo");

@@ -83,6 +83,21 @@ def test_the_mlp_folds_into_a_gate_with_equal_logits(kha, mlp_run, tmp_path):
     assert kha("generate", tmp_path / "gate", *prompt).stdout == kha("generate", mlp_run, *prompt).stdout
 
 
+@pytest.mark.parametrize("setting", ["kha-linear", "kha-linear-v", "kha-mlp", "kha-mlp-qkv"])
+@pytest.mark.parametrize("kv_heads, bias", [(2, False), (4, True), (1, True)])
+def test_every_setting_folds_with_equal_logits_and_text(kha, train, tmp_path, setting, kv_heads, bias):
+    """Prefill by the proof inside the fold, decode by the generated text."""
+    train(tmp_path, run__name="a", knock__setting=setting, model__num_key_value_heads=kv_heads,
+          model__attention_bias=bias, train__steps=20, optimizer__lr=0.02, train__eval_every=0, train__save_every=0)
+    folded = kha("fold", tmp_path / "a", "--to", tmp_path / "folded")
+    assert folded.returncode == 0, folded.stdout + folded.stderr
+    assert "equal to rounding" in folded.stdout
+    prompt = ["--prompt", "the heads", "--max-tokens", 24, "--temperature", 0]
+    assert kha("generate", tmp_path / "folded", *prompt).stdout == kha("generate", tmp_path / "a", *prompt).stdout
+    again = kha("fold", tmp_path / "folded", "--to", tmp_path / "twice")
+    assert again.returncode == 2 and "nothing" in again.stderr
+
+
 def test_a_failed_verification_exits_with_1(kha, mlp_run, tmp_path):
     result = kha("fold", mlp_run, "--to", tmp_path / "gate", "--limit", "0")
     assert result.returncode == 1 and "NOT EQUAL" in result.stdout

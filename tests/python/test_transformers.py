@@ -13,7 +13,8 @@ SHAPES = {
     "mqa, heads wider than the model": dict(model__num_key_value_heads=1, model__head_dim=24,
                                             model__rope_theta=500000.0),
 }
-IDS = torch.tensor([list(b"the heads of a layer share one sm")])
+# Long enough for the far positions, where a wrong rotary layout shows.
+IDS = torch.tensor([list(b"the heads of a layer share one small map and knock ")]).repeat(1, 5)[:, :210]
 
 
 def our_logits(kha, folder, ids):

@@ -1,0 +1,136 @@
+"""Parity of the kha:: operators on a device, then their cost beside torch's own composition.
+
+Run by scripts/device-check. Exit 1 where parity fails; no ratio is printed then.
+"""
+
+import os
+import statistics
+import sys
+import time
+
+import torch
+
+# rows, heads, head width: the paper's shapes (32 / 4 heads of 128) and a small one.
+SHAPES = {"cuda": [(4096, 4, 128), (16384, 4, 128), (16384, 32, 128), (4096, 8, 64)],
+          "cpu": [(512, 4, 128), (1024, 8, 64)]}
+
+
+def arguments(name, x, d):
+    """The operator's arguments behind x, near the identity."""
+    near = torch.eye(d, dtype=x.dtype, device=x.device)
+    noise = lambda: torch.randn(d, d, dtype=x.dtype, device=x.device) * 0.1
+    return {"knock_linear": lambda: [near + noise()],
+            "knock_gate": lambda: [noise()],
+            "knock_mlp": lambda: [near + noise(), noise(), near + noise()]}[name]()
+
+
+def composition(name, x, *maps):
+    """The same maths in plain torch."""
+    if name == "knock_linear":
+        return x @ maps[0].T
+    if name == "knock_gate":
+        return 2 * x * torch.sigmoid(x @ maps[0].T)
+    up, gate, down = maps
+    return 2 * ((x @ up.T) * torch.sigmoid(x @ gate.T)) @ down.T
+
+
+def run(function, inputs, grad):
+    leaves = [value.detach().clone().requires_grad_(True) for value in inputs]
+    y = function(*leaves)
+    y.backward(grad)
+    return [y.detach(), *(leaf.grad for leaf in leaves)]
+
+
+def check_parity(device):
+    """Largest error of ours at most twice torch's own in the same dtype, against float64."""
+    bad = 0
+    for name in ("knock_linear", "knock_gate", "knock_mlp"):
+        ours = getattr(torch.ops.kha, name)
+        for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+            x = torch.randn(257, 3, 64, dtype=dtype, device=device)
+            inputs, grad = [x, *arguments(name, x, 64)], torch.randn_like(x)
+            exact = run(lambda *a: composition(name, *a), [v.double() for v in inputs], grad.double())
+            theirs = run(lambda *a: composition(name, *a), inputs, grad)
+            mine = run(ours, inputs, grad)
+            for part, e, t, m in zip(["y", "dx", "d1", "d2", "d3"], exact, theirs, mine):
+                limit = 2 * (t.double() - e).abs().max().item() + torch.finfo(dtype).eps * e.abs().max().item()
+                error = (m.double() - e).abs().max().item()
+                if not error <= limit:
+                    bad += 1
+                    print(f"FAILED {name} {dtype} {part}: error {error:.3g}, limit {limit:.3g}")
+            eye, zero = torch.eye(64, dtype=dtype, device=device), torch.zeros(64, 64, dtype=dtype, device=device)
+            start = {"knock_linear": [eye], "knock_gate": [zero], "knock_mlp": [eye, zero, eye]}[name]
+            if not ours(x, *start).equal(x):
+                bad += 1
+                print(f"FAILED {name} {dtype}: the identity start is not exact")
+    print(f"parity: {'all good' if not bad else f'{bad} failures'} (three maps, four dtypes, forward and backward)")
+    return bad == 0
+
+
+def synchronize(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def seconds(device, function, repeats):
+    times = []
+    for _ in range(repeats):
+        synchronize(device)
+        begin = time.perf_counter()
+        function()
+        synchronize(device)
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+def saved_bytes(function, inputs):
+    """Bytes that autograd keeps of anything but the inputs themselves, and of x."""
+    leaves = [value.detach().clone().requires_grad_(True) for value in inputs]
+    kept = {}
+    hook = lambda t: kept.setdefault(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes())
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (hook(t), t)[1], lambda t: t):
+        function(*leaves)
+    matrices = {leaf.untyped_storage().data_ptr() for leaf in leaves[1:]}
+    return sum(size for pointer, size in kept.items() if pointer not in matrices)
+
+
+def compare(device, dtype):
+    print(f"\n{'map':<14}{'rows x heads x D':<20}{'pass':<10}{'ours ms':>9}{'eager':>8}{'compiled':>10}"
+          f"{'kept':>8}{'eager keeps':>13}   ({dtype}, median of paired ratios; above 1: ours is faster)")
+    for name in ("knock_linear", "knock_gate", "knock_mlp"):
+        ours = getattr(torch.ops.kha, name)
+        eager = lambda *a, name=name: composition(name, *a)
+        compiled = torch.compile(eager)
+        for rows, heads, d in SHAPES[device]:
+            x = torch.randn(rows, heads, d, dtype=dtype, device=device)
+            inputs, grad = [x, *arguments(name, x, d)], torch.randn_like(x)
+            for label, step in {"forward": lambda f: f(*inputs), "both": lambda f: run(f, inputs, grad)}.items():
+                with torch.set_grad_enabled(label == "both"):
+                    for f in (ours, eager, compiled):
+                        [step(f) for _ in range(3)]
+                    rounds = [[seconds(device, lambda: step(f), 1)[0] for f in (ours, eager, compiled)]
+                              for _ in range(30)]
+                mine = statistics.median(r[0] for r in rounds)
+                ratios = [statistics.median(r[i] / r[0] for r in rounds) for i in (1, 2)]
+                unit = x.numel() * x.element_size()
+                print(f"{name:<14}{f'{rows} x {heads} x {d}':<20}{label:<10}{mine * 1e3:>9.3f}{ratios[0]:>8.2f}"
+                      f"{ratios[1]:>10.2f}{saved_bytes(ours, inputs) / unit:>7.1f}x"
+                      f"{saved_bytes(eager, inputs) / unit:>12.1f}x")
+
+
+def main():
+    device = sys.argv[1]
+    torch.manual_seed(1)
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("no CUDA device here; `scripts/device-check cpu` runs the same checks on the CPU")
+    torch.ops.load_library(os.environ["KHA_OPS_LIBRARY"])
+    where = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
+    print(f"device: {where}; torch {torch.__version__}; knock maps: aten-composition; TF32 {torch.backends.cuda.matmul.allow_tf32}")
+    if not check_parity(device):
+        sys.exit(1)
+    for dtype in (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float32,):
+        compare(device, dtype)
+
+
+if __name__ == "__main__":
+    main()
