@@ -66,7 +66,8 @@ Command diff_command() {
             auto a = std::make_shared<Arguments>();
             app.add_option("before", a->before, "model or run folder")->required();
             app.add_option("after", a->after, "model or run folder")->required();
-            app.add_option("--text", a->text, "text files or folders; none: the model's tokenizer.json");
+            app.add_option("--text", a->text, "a text file or folder, may be repeated; none: the model's tokenizer.json")
+                ->allow_extra_args(false);
             app.add_option("--context", a->context, "tokens a window; 0: the model's length")
                 ->check(CLI::Range(0, 1 << 24));
             app.add_option("--max-tokens", a->max_tokens, "read at most so many, evenly spread; 0: all")

@@ -57,8 +57,7 @@ class OutputAside {
 std::vector<std::string> diff_arguments(const Options& options) {
   std::vector<std::string> words{"diff", options.model, options.to};
   if (!options.limit.empty()) words.insert(words.end(), {"--limit", options.limit});
-  if (!options.text.empty()) words.push_back("--text");
-  words.insert(words.end(), options.text.begin(), options.text.end());
+  for (const auto& text : options.text) words.insert(words.end(), {"--text", text});
   return words;
 }
 
@@ -205,7 +204,8 @@ std::function<int()> add(CLI::App& app) {
   app.add_option("--condition-limit", options->fold.condition_limit,
                  "keep `up` of an mlp map above this condition number")
       ->capture_default_str();
-  app.add_option("--text", options->text, "text files or folders to compare both models on");
+  app.add_option("--text", options->text, "a text file or folder to compare both models on; may be repeated")
+      ->allow_extra_args(false);
   app.add_option("--limit", options->limit, "largest difference of logits that passes");
   app.add_flag("--no-verify", options->no_verify, "do not compare the two models");
   add_json_option(app, options->json);

@@ -129,7 +129,8 @@ void add_sampling(CLI::App& app, Arguments& a) {
       ->capture_default_str();
   app.add_option("--top-p", a.sampling.top_p, "choose among the fewest tokens with this share of the probability")
       ->capture_default_str();
-  app.add_option("--seed", a.seed, "of the sampling; none: a new one, which is printed");
+  app.add_option("--seed", a.seed, "of the sampling; none: a new one, which is printed")
+      ->check(CLI::NonNegativeNumber);
 }
 
 }  // namespace
@@ -145,8 +146,8 @@ Command generate_command() {
             app.add_option("--max-tokens", a->max_tokens, "most tokens to write; the model's context also ends it")
                 ->capture_default_str();
             add_sampling(app, *a);
-            app.add_option("--stop", a->stops, "end before this text; may be given more than once")->expected(1)
-                ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+            app.add_option("--stop", a->stops, "end before this text; may be given more than once")
+                ->allow_extra_args(false);
             app.add_flag("--no-cache", a->no_cache, "compute every token from the whole text before it");
             app.add_option("--device", a->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))
                 ->capture_default_str();

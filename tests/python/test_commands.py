@@ -179,3 +179,11 @@ def test_text_that_is_none_is_a_sentence(kha, mlp_run, tmp_path, content, words)
 
 def test_programs_are_installed():
     assert (BIN / "kha").exists() and (BIN / "kha-engine").exists() and (BIN / "kha-curves").exists()
+
+
+def test_options_that_may_be_repeated_take_one_value_each(kha, mlp_run, tmp_path):
+    text = tmp_path / "t.txt"
+    text.write_text("the heads of a layer " * 20)
+    assert kha("diff", "--text", text, "--text", text, mlp_run, mlp_run).returncode == 0
+    assert kha("generate", "--stop", "zz", mlp_run, "--max-tokens", 2).returncode == 0
+    assert kha("fold", "--text", text, mlp_run, "--to", tmp_path / "x").returncode == 0

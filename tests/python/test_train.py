@@ -370,3 +370,32 @@ def test_the_rate_is_a_function_of_the_step(train, tmp_path, kind):
     assert rates[0] == rates[1]
     assert rates[0][2] == pytest.approx(0.0005) and rates[0][4] == pytest.approx(0.001)
     assert rates[0][20] == pytest.approx(0.001 if kind == "constant" else 0.0001)
+
+
+def test_single_layers_can_have_other_maps(train, kha, tmp_path):
+    from safetensors.torch import load_file
+
+    train(tmp_path, "--set", 'knock.layers.1.v="none"', "--set", 'knock.layers.1.q="linear"',
+          run__name="a", train__steps=2)
+    latest = tmp_path / "a/checkpoints/latest"
+    assert json.loads((latest / "config.json").read_text())["kha"]["layers"] == {"1": {"q": "linear", "v": "none"}}
+    maps = {name for name in load_file(latest / "model.safetensors") if "knock" in name}
+    assert maps == {"model.layers.1.self_attn.knock_q.weight"} | {
+        f"model.layers.0.self_attn.knock_v.{m}.weight" for m in ("up", "gate", "down")}
+    assert "continues from" in train(tmp_path, "--set", 'knock.layers.1.v="none"',
+                                     "--set", 'knock.layers.1.q="linear"', run__name="a", train__steps=3).stdout
+    refused = train(tmp_path, run__name="a", train__steps=4, check=False)
+    assert refused.returncode == 2 and "knock.layers" in refused.stderr
+
+
+def test_a_random_start_moves_only_the_maps(train, tmp_path):
+    from safetensors.torch import load_file
+
+    weights = {}
+    for start in ("identity", "random"):
+        train(tmp_path, run__name=start, knock__start=start, train__steps=0)
+        weights[start] = load_file(tmp_path / start / "checkpoints/latest/model.safetensors")
+    for name, value in weights["identity"].items():
+        assert value.equal(weights["random"][name]) == ("knock" not in name), name
+    spread = weights["random"]["model.layers.0.self_attn.knock_v.up.weight"].std().item()
+    assert 0.01 < spread < 0.03  # the model's own initializer_range, 0.02
