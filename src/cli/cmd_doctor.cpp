@@ -42,7 +42,9 @@ Json engine_facts() {
     Json facts = Json::parse(run.output, nullptr, /*allow_exceptions=*/false);
     if (run.exit_code != 0 || !facts.is_object()) {
       const std::string said = first_line(run.errors);
-      return not_starting(said.empty() ? fmt::format("it left with code {} and said nothing", run.exit_code) : said);
+      return not_starting(said.empty()
+                              ? fmt::format("it left with code {} and said nothing", run.exit_code)
+                              : said);
     }
     facts.update({{"found", true}, {"starts", true}});
     return facts;
@@ -56,12 +58,13 @@ Json all_facts() {
   const CpuFeatures cpu = cpu_features();
   return {{"kha", version()},
           {"compiler", compiler},
-          {"cpu", {{"model", machine.cpu},
-                   {"cores", machine.cores},
-                   {"avx2_fma", cpu.avx2_fma},
-                   {"avx512", cpu.avx512},
-                   {"avx512_bf16", cpu.avx512_bf16},
-                   {"amx_bf16", cpu.amx_bf16}}},
+          {"cpu",
+           {{"model", machine.cpu},
+            {"cores", machine.cores},
+            {"avx2_fma", cpu.avx2_fma},
+            {"avx512", cpu.avx512},
+            {"avx512_bf16", cpu.avx512_bf16},
+            {"amx_bf16", cpu.amx_bf16}}},
           {"memory_bytes", machine.memory},
           {"huge_pages", machine.huge_pages},
           {"kernels", {"reference"}},
@@ -71,7 +74,8 @@ Json all_facts() {
 std::string in_words(const Json& cpu) {
   std::string text;
   const auto add = [&](const char* key, const char* name) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, cpu.at(key).get<bool>() ? "yes" : "no");
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
+                        cpu.at(key).get<bool>() ? "yes" : "no");
   };
   add("avx2_fma", "AVX2+FMA");
   add("avx512", "AVX-512");
@@ -95,22 +99,28 @@ std::string engine_in_words(const Json& engine) {
 void print_text(const Json& facts) {
   const Json &cpu = facts.at("cpu"), &engine = facts.at("engine");
   fmt::print("kha          {}, built with {}\n", facts.at("kha").get<std::string>(), compiler);
-  fmt::print("cpu          {}, {} cores usable\n", cpu.at("model").get<std::string>(), cpu.at("cores").get<int>());
+  fmt::print("cpu          {}, {} cores usable\n", cpu.at("model").get<std::string>(),
+             cpu.at("cores").get<int>());
   fmt::print("             {}\n", in_words(cpu));
   fmt::print("memory       {:.1f} GiB; transparent huge pages: {}\n",
-             facts.at("memory_bytes").get<double>() / (1 << 30), facts.at("huge_pages").get<std::string>());
+             facts.at("memory_bytes").get<double>() / (1 << 30),
+             facts.at("huge_pages").get<std::string>());
   fmt::print("kernels      reference: plain loops in double, what the others are tested against\n");
   fmt::print("engine       {}\n", engine_in_words(engine));
   if (!engine.value("starts", false)) return;
   fmt::print("knock maps   {}\n", engine.value("knock", "unknown"));
   fmt::print("cuda         {}\n", engine.value("cuda", "unknown"));
-  fmt::print("next         kha doctor --self-test computes small cases and compares them with the reference\n");
+  fmt::print(
+      "next         kha doctor --self-test computes small cases and compares them with the "
+      "reference\n");
 }
 
 int run(const Arguments& a) {
   const Json facts = all_facts();
-  if (a.json) fmt::print("{}\n", facts.dump(2, ' ', false, Json::error_handler_t::replace));
-  else print_text(facts);
+  if (a.json)
+    fmt::print("{}\n", facts.dump(2, ' ', false, Json::error_handler_t::replace));
+  else
+    print_text(facts);
   const Json& engine = facts.at("engine");
   const bool broken = engine.at("found").get<bool>() && !engine.at("starts").get<bool>();
   return broken ? static_cast<int>(ExitCode::check_failed) : 0;
@@ -122,7 +132,8 @@ Command doctor_command() {
   return {"doctor", "what this machine and this build can do", [](CLI::App& app) {
             auto a = std::make_shared<Arguments>();
             // For the help: a call with it is handed to kha-engine before it gets here.
-            app.add_flag("--self-test", a->self_test, "compute small cases and compare them with the reference");
+            app.add_flag("--self-test", a->self_test,
+                         "compute small cases and compare them with the reference");
             add_json_option(app, a->json);
             return [a] { return run(*a); };
           }};

@@ -45,7 +45,10 @@ std::vector<CheckResult> self_test() {
 Json to_json(const std::vector<CheckResult>& results) {
   Json json = Json::array();
   for (const auto& r : results) {
-    json.push_back({{"name", r.name}, {"ok", r.ok}, {"figure", r.measured.figure}, {"limit", r.measured.limit}});
+    json.push_back({{"name", r.name},
+                    {"ok", r.ok},
+                    {"figure", r.measured.figure},
+                    {"limit", r.measured.limit}});
     if (!r.error.empty()) json.back()["error"] = r.error;
   }
   return json;
@@ -53,8 +56,9 @@ Json to_json(const std::vector<CheckResult>& results) {
 
 void print_line(const CheckResult& r) {
   const std::string figures = r.error.empty()
-      ? fmt::format("largest difference {:.2g}, limit {:.2g}", r.measured.figure, r.measured.limit)
-      : r.error;
+                                  ? fmt::format("largest difference {:.2g}, limit {:.2g}",
+                                                r.measured.figure, r.measured.limit)
+                                  : r.error;
   fmt::print("{:6} {:36} {}\n", r.ok ? "ok" : "FAILED", r.name, figures);
 }
 
@@ -70,13 +74,15 @@ void print_text(const Json& facts, const std::vector<CheckResult>& results) {
 int run(const Arguments& a) {
   const std::vector<CheckResult> results = a.self_test ? self_test() : std::vector<CheckResult>();
   Json all = facts();
-  const auto failed = std::count_if(results.begin(), results.end(), [](const auto& r) { return !r.ok; });
+  const auto failed =
+      std::count_if(results.begin(), results.end(), [](const auto& r) { return !r.ok; });
   if (a.json) {
     if (a.self_test) all.update({{"ok", failed == 0}, {"self_test", to_json(results)}});
     fmt::print("{}\n", all.dump(2));
   } else {
     print_text(all, results);
-    if (a.self_test) fmt::print("{}\n", failed ? fmt::format("{} checks FAILED", failed) : "all checks hold");
+    if (a.self_test)
+      fmt::print("{}\n", failed ? fmt::format("{} checks FAILED", failed) : "all checks hold");
   }
   return failed ? static_cast<int>(ExitCode::check_failed) : 0;
 }
@@ -84,9 +90,11 @@ int run(const Arguments& a) {
 }  // namespace
 
 Command doctor_engine_command() {
-  return {"doctor", "what the engine is linked with, and whether it computes right", [](CLI::App& app) {
+  return {"doctor", "what the engine is linked with, and whether it computes right",
+          [](CLI::App& app) {
             auto a = std::make_shared<Arguments>();
-            app.add_flag("--self-test", a->self_test, "compute small cases and compare them with the reference");
+            app.add_flag("--self-test", a->self_test,
+                         "compute small cases and compare them with the reference");
             add_json_option(app, a->json);
             return [a] { return run(*a); };
           }};

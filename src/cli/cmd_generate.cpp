@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -42,7 +43,8 @@ void require_byte_tokenizer(const std::filesystem::path& folder) {
   using nlohmann::json;
   const json found = json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
   const json wanted = json::parse(ByteTokenizer::tokenizer_json());
-  const auto vocabulary = json::json_pointer("/model/vocab"), merges = json::json_pointer("/model/merges");
+  const auto vocabulary = json::json_pointer("/model/vocab"),
+             merges = json::json_pointer("/model/merges");
   const bool same = found.is_object() && found.value(vocabulary, json()) == wanted.at(vocabulary) &&
                     found.value(merges, json()) == wanted.at(merges);
   if (same) return;
@@ -53,13 +55,16 @@ void require_byte_tokenizer(const std::filesystem::path& folder) {
 }
 
 GenerateOptions options_of(const Arguments& a, const Arithmetic& arithmetic) {
-  GenerateOptions options{.max_new_tokens = a.max_tokens, .sampling = a.sampling, .stops = a.stops,
-                          .use_cache = !a.no_cache, .device = arithmetic.device};
+  GenerateOptions options{.max_new_tokens = a.max_tokens,
+                          .sampling = a.sampling,
+                          .stops = a.stops,
+                          .use_cache = !a.no_cache,
+                          .device = arithmetic.device};
   options.sampling.seed = a.seed ? *a.seed : std::random_device()();
   return options;
 }
 
-// float32 throughout: a token at a time is bound by memory, and the cache then changes no choice.
+// float32 throughout: in a narrower type the cache would change choices by rounding.
 Arithmetic arithmetic_of(const Arguments& a, const GenerateOptions& defaults) {
   RunConfig config;
   config.train.device = a.device;
@@ -71,8 +76,11 @@ Arithmetic arithmetic_of(const Arguments& a, const GenerateOptions& defaults) {
 }
 
 void print_piece(const std::string& piece) {
-  if (std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size() && std::fflush(stdout) == 0) return;
-  fail({.what = "the text cannot be written", .where = "standard output", .cause = "the disk is full, or the reader is gone"});
+  const bool written = std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size();
+  if (written && std::fflush(stdout) == 0) return;
+  fail({.what = "the text cannot be written",
+        .where = "standard output",
+        .cause = "the disk is full, or the reader is gone"});
 }
 
 struct Outcome {
@@ -88,18 +96,24 @@ struct Outcome {
 void print_json(const Outcome& o) {
   nlohmann::ordered_json json{{"text", o.result.text}, {"reason", to_string(o.result.reason)}};
   if (o.result.stop) json["stop"] = *o.result.stop;
-  json.update({{"ids", o.result.ids}, {"tokens", o.result.ids.size()}, {"prompt_tokens", o.prompt_tokens},
-               {"tokens_per_second", o.tokens_per_second()}, {"seed", o.seed}, {"ran", o.ran}});
+  json.update({{"ids", o.result.ids},
+               {"tokens", o.result.ids.size()},
+               {"prompt_tokens", o.prompt_tokens},
+               {"tokens_per_second", o.tokens_per_second()},
+               {"seed", o.seed},
+               {"ran", o.ran}});
   // Bytes that are no UTF-8 cannot stand in JSON; `ids` has them.
   print_piece(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 void print_summary(const Outcome& o, const Arguments& a) {
   if (isatty(STDOUT_FILENO)) print_piece("\n");
-  fmt::print(stderr, "{}: {} tokens after {} of prompt, {:.1f} tokens/s, {}, {} on {}, {} threads, {}\n",
-             in_words(o.result.reason), o.result.ids.size(), o.prompt_tokens, o.tokens_per_second(),
-             a.sampling.temperature == 0 ? std::string("no sampling") : fmt::format("seed {}", o.seed),
-             o.ran.at("precision"), o.ran.at("device"), o.ran.at("threads"), a.no_cache ? "no cache" : "KV cache");
+  fmt::print(
+      stderr, "{}: {} tokens after {} of prompt, {:.1f} tokens/s, {}, {} on {}, {} threads, {}\n",
+      in_words(o.result.reason), o.result.ids.size(), o.prompt_tokens, o.tokens_per_second(),
+      a.sampling.temperature == 0 ? std::string("no sampling") : fmt::format("seed {}", o.seed),
+      o.ran.at("precision"), o.ran.at("device"), o.ran.at("threads"),
+      a.no_cache ? "no cache" : "KV cache");
 }
 
 int run(const Arguments& a) {
@@ -111,12 +125,13 @@ int run(const Arguments& a) {
   validate(options.sampling);
   const LoadedModel model = open_model(folder);
   const auto start = std::chrono::steady_clock::now();
-  Outcome outcome{.result = generate(model, ByteTokenizer::encode(text), options,
-                                     a.json ? std::function<void(const std::string&)>() : print_piece),
-                  .prompt_tokens = static_cast<int64_t>(std::max<size_t>(text.size(), 1)),
-                  .seconds = 0,
-                  .seed = options.sampling.seed,
-                  .ran = what_ran(arithmetic)};
+  Outcome outcome{
+      .result = generate(model, ByteTokenizer::encode(text), options,
+                         a.json ? std::function<void(const std::string&)>() : print_piece),
+      .prompt_tokens = static_cast<int64_t>(std::max<size_t>(text.size(), 1)),
+      .seconds = 0,
+      .seed = options.sampling.seed,
+      .ran = what_ran(arithmetic)};
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   a.json ? print_json(outcome) : print_summary(outcome, a);
   return 0;
@@ -127,10 +142,11 @@ void add_sampling(CLI::App& app, Arguments& a) {
       ->capture_default_str();
   app.add_option("--top-k", a.sampling.top_k, "choose among the k most probable tokens; 0: all")
       ->capture_default_str();
-  app.add_option("--top-p", a.sampling.top_p, "choose among the fewest tokens with this share of the probability")
+  app.add_option("--top-p", a.sampling.top_p,
+                 "choose among the fewest tokens with this share of the probability")
       ->capture_default_str();
   app.add_option("--seed", a.seed, "of the sampling; none: a new one, which is printed")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
 }
 
 }  // namespace
@@ -139,17 +155,22 @@ Command generate_command() {
   return {"generate", "continue a text", [](CLI::App& app) {
             auto a = std::make_shared<Arguments>();
             app.add_option("model", a->model, "model or run folder")->required();
-            auto* prompt = app.add_option("--prompt", a->prompt,
-                                          "the text to continue; none or an empty one: the model starts from its "
-                                          "end mark, which stands before every document");
-            app.add_option("--prompt-file", a->prompt_file, "a file with the text to continue")->excludes(prompt);
-            app.add_option("--max-tokens", a->max_tokens, "most tokens to write; the model's context also ends it")
+            auto* prompt = app.add_option(
+                "--prompt", a->prompt,
+                "the text to continue; none or an empty one: the model starts from its "
+                "end mark, which stands before every document");
+            app.add_option("--prompt-file", a->prompt_file, "a file with the text to continue")
+                ->excludes(prompt);
+            app.add_option("--max-tokens", a->max_tokens,
+                           "most tokens to write; the model's context also ends it")
                 ->capture_default_str();
             add_sampling(app, *a);
             app.add_option("--stop", a->stops, "end before this text; may be given more than once")
                 ->allow_extra_args(false);
-            app.add_flag("--no-cache", a->no_cache, "compute every token from the whole text before it");
-            app.add_option("--device", a->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))
+            app.add_flag("--no-cache", a->no_cache,
+                         "compute every token from the whole text before it");
+            app.add_option("--device", a->device, "cpu or cuda")
+                ->check(CLI::IsMember({"cpu", "cuda"}))
                 ->capture_default_str();
             add_json_option(app, a->json);
             return [a] { return run(*a); };

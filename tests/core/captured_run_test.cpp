@@ -32,7 +32,8 @@ TEST(CapturedRun, TakesMoreThanAPipeHolds) {
 
 TEST(CapturedRun, AProgramThatIsNotThere) {
   const std::string text = thrown([] { run_captured("/nowhere/kha-engine", {}); });
-  EXPECT_THAT(text, AllOf(HasSubstr("cannot start"), HasSubstr("/nowhere/kha-engine"), HasSubstr("No such file")));
+  EXPECT_THAT(text, AllOf(HasSubstr("cannot start"), HasSubstr("/nowhere/kha-engine"),
+                          HasSubstr("No such file")));
 }
 
 }  // namespace

@@ -6,8 +6,10 @@ namespace kha {
 namespace {
 
 TEST(MachineFacts, CpuModelIsTheFirstProcessors) {
-  EXPECT_EQ(cpu_model("processor\t: 0\nmodel\t\t: 85\nmodel name\t: Fast CPU @ 2.0GHz\n\nmodel name : Other\n"),
-            "Fast CPU @ 2.0GHz");
+  EXPECT_EQ(
+      cpu_model(
+          "processor\t: 0\nmodel\t\t: 85\nmodel name\t: Fast CPU @ 2.0GHz\n\nmodel name : Other\n"),
+      "Fast CPU @ 2.0GHz");
   EXPECT_EQ(cpu_model("processor: 0\nmodel name\t:\n"), "unknown");
   EXPECT_EQ(cpu_model(""), "unknown");
 }

@@ -109,13 +109,15 @@ TEST(TextStream, AnUnfinishedCharacterComesAtTheEnd) {
 }
 
 TEST(TextStream, BytesThatBeginNoCharacterAreNotHeld) {
-  const std::vector<std::string> broken = {"\x80", "\xC0", "\xC1", "\xFF", "\xF5", "\xE0\x80", "\xED\xA0",
-                                           "\xF0\x8F", "\xF4\x90", "\xE2\x28", "\xF0\x9F\x28"};
+  const std::vector<std::string> broken = {"\x80",     "\xC0",     "\xC1",        "\xFF",
+                                           "\xF5",     "\xE0\x80", "\xED\xA0",    "\xF0\x8F",
+                                           "\xF4\x90", "\xE2\x28", "\xF0\x9F\x28"};
   for (const auto& bytes : broken) {
     TextStream stream;
     EXPECT_EQ(stream.push(bytes), bytes);
   }
-  const std::vector<std::string> unfinished = {"\xC2", "\xE0\xA0", "\xED\x9F", "\xF0\x90", "\xF4\x8F\xBF"};
+  const std::vector<std::string> unfinished = {"\xC2", "\xE0\xA0", "\xED\x9F", "\xF0\x90",
+                                               "\xF4\x8F\xBF"};
   for (const auto& bytes : unfinished) {
     TextStream stream;
     EXPECT_EQ(stream.push(bytes), "");
@@ -125,7 +127,8 @@ TEST(TextStream, BytesThatBeginNoCharacterAreNotHeld) {
 
 TEST(TextStream, EveryCutGivesTheSameBytes) {
   const std::string text =
-      "caf\xC3\xA9 \xF0\x9F\x98\x80 \xED\x95\x9C\xEA\xB8\x80 \x80\xFF\xE2\x82 \xF0\x9F\x98 <sto <stop? \xE2";
+      "caf\xC3\xA9 \xF0\x9F\x98\x80 \xED\x95\x9C\xEA\xB8\x80 \x80\xFF\xE2\x82 \xF0\x9F\x98 <sto "
+      "<stop? \xE2";
   for (size_t size = 1; size <= text.size(); ++size) {
     TextStream open({"<stop>", "\xF0\x9F\x98\x81"});
     EXPECT_EQ(joined(open, cut(text, size)), text) << size;

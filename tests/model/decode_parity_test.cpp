@@ -9,15 +9,17 @@ namespace {
 
 struct Parity : testing::Test {
   // Logits of all of `ids`, fed in stretches of these lengths. [B, T, vocabulary]
-  static at::Tensor in_stretches(const ModelConfig& config, const Parameters& parameters, const at::Tensor& ids,
-                                 const std::vector<int64_t>& stretches, KnockPlan plan) {
+  static at::Tensor in_stretches(const ModelConfig& config, const Parameters& parameters,
+                                 const at::Tensor& ids, const std::vector<int64_t>& stretches,
+                                 KnockPlan plan) {
     const at::NoGradGuard no_grad;
     const auto dtype = parameters.entries()[0].second.scalar_type();
     const Decoder decoder(config, parameters, plan, ids.size(1));
     KvCache cache(config, ids.size(0), ids.size(1), dtype, at::kCPU);
     std::vector<at::Tensor> logits;
     for (int64_t length : stretches) {
-      logits.push_back(decoder.logits(decoder.hidden(ids.narrow(1, cache.length(), length), &cache)));
+      logits.push_back(
+          decoder.logits(decoder.hidden(ids.narrow(1, cache.length(), length), &cache)));
     }
     EXPECT_EQ(cache.length(), ids.size(1));
     return at::cat(logits, 1);
@@ -61,7 +63,8 @@ TEST_F(Parity, FromTheFirstTokenOn) {
 }
 
 TEST_F(Parity, WithLinearMapsInWeightSpace) {
-  expect_parity(tiny_config(named_setting("kha-linear", "test").knocks), chunks, KnockPlan::weight_space);
+  expect_parity(tiny_config(named_setting("kha-linear", "test").knocks), chunks,
+                KnockPlan::weight_space);
 }
 
 TEST_F(Parity, LayersThatDiffer) {

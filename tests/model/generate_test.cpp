@@ -11,8 +11,8 @@ namespace kha::test {
 namespace {
 
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Lt;
@@ -161,7 +161,8 @@ TEST(Generate, NeverLeavesTheContext) {
 
 TEST(Generate, APromptLongerThanTheContextIsRefusedWithNumbers) {
   const LoadedModel model = writes("abc");
-  const std::string text = thrown([&] { generate(model, std::vector<int64_t>(70, 'a'), greedy(1)); });
+  const std::string text =
+      thrown([&] { generate(model, std::vector<int64_t>(70, 'a'), greedy(1)); });
   EXPECT_THAT(text, AllOf(HasSubstr("prompt is longer"), HasSubstr("at most 64 tokens"),
                           HasSubstr("70 tokens"), HasSubstr("shorten the prompt by 6")));
 }
@@ -170,13 +171,15 @@ TEST(Generate, IdsThatTheModelDoesNotHaveAreRefused) {
   const LoadedModel model = writes("abc");
   for (int64_t id : {int64_t{-1}, int64_t{257}}) {
     const std::string text = thrown([&] { generate(model, {'a', id}, greedy(1)); });
-    EXPECT_THAT(text, AllOf(HasSubstr("token 1 of 2"), HasSubstr("ids from 0 to 256"), HasSubstr(std::to_string(id))));
+    EXPECT_THAT(text, AllOf(HasSubstr("token 1 of 2"), HasSubstr("ids from 0 to 256"),
+                            HasSubstr(std::to_string(id))));
   }
 }
 
 TEST(Generate, BadOptionsAreRefused) {
   const LoadedModel model = writes("abc");
-  EXPECT_THAT(thrown([&] { generate(model, {}, greedy(-1)); }), AllOf(HasSubstr("--max-tokens"), HasSubstr("-1")));
+  EXPECT_THAT(thrown([&] { generate(model, {}, greedy(-1)); }),
+              AllOf(HasSubstr("--max-tokens"), HasSubstr("-1")));
   GenerateOptions options = greedy(1);
   options.sampling.temperature = -1;
   EXPECT_THAT(thrown([&] { generate(model, {}, options); }), HasSubstr("--temperature"));

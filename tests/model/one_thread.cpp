@@ -1,4 +1,5 @@
-// Tiny tensors on one thread: several only wait for one another, for minutes where cores are shared.
+// Tiny tensors on one thread: several only wait for one another, for minutes where cores are
+// shared.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 

@@ -34,7 +34,8 @@ TEST(IdentityStart, ARandomStartDiffers) {
     const ModelConfig plain = tiny_config(), knocked = tiny_config(knocks);
     const at::Tensor ids = some_ids(1, 9);
     const at::Tensor without = logits_of(plain, initialise(plain, KnockStart::identity, 5), ids);
-    EXPECT_FALSE(logits_of(knocked, initialise(knocked, KnockStart::random, 5), ids).equal(without)) << name;
+    EXPECT_FALSE(logits_of(knocked, initialise(knocked, KnockStart::random, 5), ids).equal(without))
+        << name;
   }
 }
 
@@ -61,11 +62,17 @@ at::Tensor reorder(const at::Tensor& weight, int64_t dim, const std::vector<int6
 Parameters permuted(const Parameters& parameters, const HeadOrder& order) {
   Parameters result;
   for (const auto& [name, value] : parameters.entries()) {
-    const auto is = [&](const char* projection) { return name.find(projection) != std::string::npos; };
-    if (is("q_proj")) result.add(name, reorder(value, 0, order.queries));
-    else if (is("k_proj") || is("v_proj")) result.add(name, reorder(value, 0, order.keys));
-    else if (is("o_proj.weight")) result.add(name, reorder(value, 1, order.queries));
-    else result.add(name, value);
+    const auto is = [&](const char* projection) {
+      return name.find(projection) != std::string::npos;
+    };
+    if (is("q_proj"))
+      result.add(name, reorder(value, 0, order.queries));
+    else if (is("k_proj") || is("v_proj"))
+      result.add(name, reorder(value, 0, order.keys));
+    else if (is("o_proj.weight"))
+      result.add(name, reorder(value, 1, order.queries));
+    else
+      result.add(name, value);
   }
   return result;
 }
@@ -90,7 +97,8 @@ TEST(HeadPermutation, OfTheQueriesAloneIsSeen) {
   HeadOrder order = reversed(config);
   order.keys = {0, 1};
   const at::Tensor ids = some_ids(2, 11), before = logits_of(config, parameters, ids);
-  EXPECT_GT(largest(logits_of(config, permuted(parameters, order), ids) - before), 1e-3 * largest(before));
+  EXPECT_GT(largest(logits_of(config, permuted(parameters, order), ids) - before),
+            1e-3 * largest(before));
 }
 
 // Linear maps on V written into v_proj; `maps` gives the one of each KV head.
@@ -131,7 +139,8 @@ TEST(Grouping, QueryHeadReadsItsOwnKeyValueHead) {
   for (int64_t length : {5, 2, 1}) {
     const at::Tensor heads = causal_attention(queries.narrow(1, 5 - length, length), keys, values);
     for (int64_t head = 0; head < 4; ++head) {
-      EXPECT_EQ(largest(heads.select(2, head)) == 0, head >= 2) << "head " << head << " of " << length;
+      EXPECT_EQ(largest(heads.select(2, head)) == 0, head >= 2)
+          << "head " << head << " of " << length;
     }
   }
 }
@@ -145,9 +154,11 @@ TEST(Causality, AChangedTokenChangesNothingBeforeIt) {
       at::Tensor others = ids.clone();
       others.select(1, changed).add_(1).remainder_(257);
       const at::Tensor after = logits_of(config, parameters, others);
-      EXPECT_TRUE(after.narrow(1, 0, changed).equal(before.narrow(1, 0, changed))) << name << " " << changed;
+      EXPECT_TRUE(after.narrow(1, 0, changed).equal(before.narrow(1, 0, changed)))
+          << name << " " << changed;
       for (int64_t t = changed; t < 11; ++t) {
-        EXPECT_FALSE(after.select(1, t).equal(before.select(1, t))) << name << " " << changed << " " << t;
+        EXPECT_FALSE(after.select(1, t).equal(before.select(1, t)))
+            << name << " " << changed << " " << t;
       }
     }
   }

@@ -17,8 +17,8 @@ using testing::HasSubstr;
 
 const double infinity = std::numeric_limits<double>::infinity();
 
-std::map<std::int64_t, double> shares(const std::vector<float>& logits, const SamplingOptions& options,
-                                      int draws = 20000) {
+std::map<std::int64_t, double> shares(const std::vector<float>& logits,
+                                      const SamplingOptions& options, int draws = 20000) {
   std::map<std::int64_t, double> count;
   for (int i = 0; i < draws; ++i) {
     count[sample(logits, options, uniform_draw(options.seed, i))] += 1.0 / draws;
@@ -28,7 +28,8 @@ std::map<std::int64_t, double> shares(const std::vector<float>& logits, const Sa
 
 TEST(Sampler, TemperatureZeroTakesTheLargestAndTheLowestIdOfEqualOnes) {
   const std::vector<float> logits{1, 3, -2, 3, 2};
-  for (double uniform : {0.0, 0.5, 0.999}) EXPECT_EQ(sample(logits, {.temperature = 0}, uniform), 1);
+  for (double uniform : {0.0, 0.5, 0.999})
+    EXPECT_EQ(sample(logits, {.temperature = 0}, uniform), 1);
   EXPECT_EQ(sample(std::vector<float>(5, -7.f), {.temperature = 0}, 0.9), 0);
 }
 
@@ -105,12 +106,15 @@ TEST(Sampler, DrawsAreTheSameEverywhere) {
 TEST(Sampler, BadOptionsAreRefusedWithASentence) {
   for (double temperature : {-1.0, -1e-9, std::nan(""), infinity, -infinity}) {
     const std::string text = thrown([&] { validate({.temperature = temperature}); });
-    EXPECT_THAT(text, AllOf(HasSubstr("--temperature"), HasSubstr("positive, finite"), HasSubstr("found")));
+    EXPECT_THAT(
+        text, AllOf(HasSubstr("--temperature"), HasSubstr("positive, finite"), HasSubstr("found")));
   }
   for (double top_p : {0.0, -0.1, 1.0001, std::nan("")}) {
-    EXPECT_THAT(thrown([&] { validate({.top_p = top_p}); }), AllOf(HasSubstr("--top-p"), HasSubstr("at most 1")));
+    EXPECT_THAT(thrown([&] { validate({.top_p = top_p}); }),
+                AllOf(HasSubstr("--top-p"), HasSubstr("at most 1")));
   }
-  EXPECT_THAT(thrown([] { validate({.top_k = -1}); }), AllOf(HasSubstr("--top-k"), HasSubstr("-1")));
+  EXPECT_THAT(thrown([] { validate({.top_k = -1}); }),
+              AllOf(HasSubstr("--top-k"), HasSubstr("-1")));
   EXPECT_EQ(thrown([] { validate({.temperature = 0, .top_k = 5, .top_p = 0.5}); }), "");
   EXPECT_EQ(thrown([] { validate({.temperature = 1e-8}); }), "");
 }
@@ -120,7 +124,8 @@ TEST(Sampler, LogitsThatAreNotFiniteAreNamed) {
     const std::vector<float> logits{0, 1, bad};
     for (double temperature : {0.0, 1.0}) {
       const std::string text = thrown([&] { sample(logits, {.temperature = temperature}, 0.5); });
-      EXPECT_THAT(text, AllOf(HasSubstr("no usable logits"), HasSubstr("id 2"), HasSubstr("diverged")));
+      EXPECT_THAT(text,
+                  AllOf(HasSubstr("no usable logits"), HasSubstr("id 2"), HasSubstr("diverged")));
     }
   }
   EXPECT_THAT(thrown([] { sample({}, {}, 0.5); }), HasSubstr("no number at all"));

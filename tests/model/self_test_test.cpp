@@ -15,16 +15,25 @@ TEST(SelfTest, HoldsHere) {
   for (auto& check : model_checks()) checks.push_back(check);
   EXPECT_GE(checks.size(), 15u);
   for (const auto& result : run_checks(checks)) {
-    EXPECT_TRUE(result.ok) << result.name << ": " << result.measured.figure << " > " << result.measured.limit
-                           << result.error;
+    EXPECT_TRUE(result.ok) << result.name << ": " << result.measured.figure << " > "
+                           << result.measured.limit << result.error;
   }
 }
 
 TEST(SelfTest, GoesOnAfterAFailureAndSaysWhy) {
-  const auto results = run_checks({{"too large", [] { return Measured{2, 1}; }},
-                                   {"throws", []() -> Measured { throw std::runtime_error("the reason"); }},
-                                   {"no number", [] { return Measured{std::numeric_limits<double>::quiet_NaN(), 1}; }},
-                                   {"good", [] { return Measured{1, 1}; }}});
+  const auto results =
+      run_checks({{"too large",
+                   [] {
+                     return Measured{2, 1};
+                   }},
+                  {"throws", []() -> Measured { throw std::runtime_error("the reason"); }},
+                  {"no number",
+                   [] {
+                     return Measured{std::numeric_limits<double>::quiet_NaN(), 1};
+                   }},
+                  {"good", [] {
+                     return Measured{1, 1};
+                   }}});
   ASSERT_EQ(results.size(), 4u);
   EXPECT_FALSE(results[0].ok);
   EXPECT_FALSE(results[1].ok);

@@ -48,18 +48,23 @@ struct HeadCase {
   int64_t kv_heads;  // of 4: 4 is MHA, 2 GQA, 1 MQA
   bool bias;
 
-  std::string name() const { return std::to_string(kv_heads) + " KV heads" + (bias ? ", biases" : ""); }
+  std::string name() const {
+    return std::to_string(kv_heads) + " KV heads" + (bias ? ", biases" : "");
+  }
 };
-inline const std::vector<HeadCase> head_cases{{4, false}, {2, false}, {1, false}, {4, true}, {2, true}, {1, true}};
+inline const std::vector<HeadCase> head_cases{{4, false}, {2, false}, {1, false},
+                                              {4, true},  {2, true},  {1, true}};
 
 // Each start value plus noise, in double, keyed as the start is: the maps are neither symmetric nor
 // the identity, norms and biases differ by channel.
-inline Parameters random_parameters(const ModelConfig& config, int64_t seed = 1, double noise = 0.3) {
+inline Parameters random_parameters(const ModelConfig& config, int64_t seed = 1,
+                                    double noise = 0.3) {
   Parameters parameters;
   const Parameters start = initialise(config, KnockStart::identity, seed);
   for (const auto& [name, value] : start.entries()) {
     const ParameterSpec spec{name, value.sizes().vec(), Role::matrix, Init::normal, 0};
-    parameters.add(name, value.to(at::kDouble) + initial_tensor(spec, noise, seed + 1000).to(at::kDouble));
+    parameters.add(
+        name, value.to(at::kDouble) + initial_tensor(spec, noise, seed + 1000).to(at::kDouble));
   }
   return parameters;
 }
@@ -70,11 +75,13 @@ inline LoadedModel random_model(const ModelConfig& config, int64_t seed = 1) {
 
 // [B, T] ids that repeat with no short period.
 inline at::Tensor some_ids(int64_t batch, int64_t length, int64_t vocabulary = 257) {
-  return (at::arange(batch * length, at::kLong).pow(2) * 37 + 11).remainder(vocabulary).view({batch, length});
+  return (at::arange(batch * length, at::kLong).pow(2) * 37 + 11)
+      .remainder(vocabulary)
+      .view({batch, length});
 }
 
-inline at::Tensor logits_of(const ModelConfig& config, const Parameters& parameters, const at::Tensor& ids,
-                            KnockPlan plan = KnockPlan::activation_space) {
+inline at::Tensor logits_of(const ModelConfig& config, const Parameters& parameters,
+                            const at::Tensor& ids, KnockPlan plan = KnockPlan::activation_space) {
   const at::NoGradGuard no_grad;
   const Decoder decoder(config, parameters, plan, ids.size(1));
   return decoder.logits(decoder.hidden(ids));

@@ -285,6 +285,11 @@ def test_bf16_keeps_float32_masters_that_move(train, tmp_path):
     up = weights["model.layers.0.self_attn.knock_v.up.weight"]
     assert str(up.dtype) == "torch.float32" and not up.diagonal().eq(1).any()
     assert "precision bf16" in result.stdout
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    slow = "avx512_bf16" not in flags and "amx_bf16" not in flags
+    assert ("some 80 times slower than fp32" in result.stdout) == slow
+    auto = train(tmp_path, run__name="auto", train__precision="auto", train__steps=1)
+    assert ("precision fp32" in auto.stdout) == slow
 
 
 def test_dry_run_and_print_config_change_nothing(train, kha, tmp_path):

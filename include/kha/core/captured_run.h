@@ -14,6 +14,7 @@ struct CapturedRun {
 };
 
 // Runs `program` with `arguments` behind its name and waits. Errors: it cannot be started.
-CapturedRun run_captured(const std::filesystem::path& program, const std::vector<std::string>& arguments);
+CapturedRun run_captured(const std::filesystem::path& program,
+                         const std::vector<std::string>& arguments);
 
 }  // namespace kha

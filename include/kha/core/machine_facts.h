@@ -7,9 +7,9 @@
 namespace kha {
 
 struct MachineFacts {
-  std::string cpu;           // model name; "unknown" where the system does not say
-  int cores = 1;             // that this process may use
-  std::int64_t memory = 0;   // bytes; 0: unknown
+  std::string cpu;          // model name; "unknown" where the system does not say
+  int cores = 1;            // that this process may use
+  std::int64_t memory = 0;  // bytes; 0: unknown
   // The kernel's setting for transparent huge pages: "always", "madvise", "never" or "unknown".
   std::string huge_pages;
 };

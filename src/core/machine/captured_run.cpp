@@ -22,7 +22,8 @@ using Capture = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 Capture new_capture() {
   Capture file(std::tmpfile(), std::fclose);
   if (file) return file;
-  fail({.what = "cannot make a temporary file", .found = std::strerror(errno),
+  fail({.what = "cannot make a temporary file",
+        .found = std::strerror(errno),
         .next = "free some space in the folder for temporary files"});
 }
 
@@ -30,7 +31,8 @@ std::string content(const Capture& capture) {
   std::string text;
   std::rewind(capture.get());
   char buffer[4096];
-  while (const size_t count = std::fread(buffer, 1, sizeof buffer, capture.get())) text.append(buffer, count);
+  while (const size_t count = std::fread(buffer, 1, sizeof buffer, capture.get()))
+    text.append(buffer, count);
   return text;
 }
 
@@ -51,7 +53,8 @@ pid_t start(std::vector<std::string> words, const Capture& output, const Capture
 
 }  // namespace
 
-CapturedRun run_captured(const std::filesystem::path& program, const std::vector<std::string>& arguments) {
+CapturedRun run_captured(const std::filesystem::path& program,
+                         const std::vector<std::string>& arguments) {
   const Capture output = new_capture(), errors = new_capture();
   std::vector<std::string> words{program.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());

@@ -47,10 +47,11 @@ std::string chosen_in_brackets(const std::string& setting) {
 }
 
 MachineFacts machine_facts() {
-  return {.cpu = cpu_model(read_whole("/proc/cpuinfo")),
-          .cores = usable_cores(),
-          .memory = memory_bytes(),
-          .huge_pages = chosen_in_brackets(read_whole("/sys/kernel/mm/transparent_hugepage/enabled"))};
+  return {
+      .cpu = cpu_model(read_whole("/proc/cpuinfo")),
+      .cores = usable_cores(),
+      .memory = memory_bytes(),
+      .huge_pages = chosen_in_brackets(read_whole("/sys/kernel/mm/transparent_hugepage/enabled"))};
 }
 
 }  // namespace kha

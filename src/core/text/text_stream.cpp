@@ -25,7 +25,8 @@ std::optional<TextStream::Match> TextStream::first_match(std::size_t already_sea
     const std::size_t begin = held_.find(stop, already_searched - overlap);
     if (begin == std::string::npos) continue;
     const Match match{begin, begin + stop.size(), &stop};
-    if (!first || match.end < first->end || (match.end == first->end && match.begin < first->begin)) {
+    if (!first || match.end < first->end ||
+        (match.end == first->end && match.begin < first->begin)) {
       first = match;
     }
   }

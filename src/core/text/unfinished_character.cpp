@@ -9,7 +9,9 @@ unsigned byte_at(std::string_view text, std::size_t index) {
   return static_cast<unsigned char>(text[index]);
 }
 
-bool between(unsigned value, unsigned least, unsigned most) { return value >= least && value <= most; }
+bool between(unsigned value, unsigned least, unsigned most) {
+  return value >= least && value <= most;
+}
 
 // Bytes of the character that `lead` begins; 1 for what begins none of several bytes.
 std::size_t length_of(unsigned lead) {
@@ -23,11 +25,16 @@ std::size_t length_of(unsigned lead) {
 // U+10FFFF (Unicode, table of well-formed UTF-8 byte sequences).
 bool second_fits(unsigned lead, unsigned second) {
   switch (lead) {
-    case 0xE0: return between(second, 0xA0, 0xBF);
-    case 0xED: return between(second, 0x80, 0x9F);
-    case 0xF0: return between(second, 0x90, 0xBF);
-    case 0xF4: return between(second, 0x80, 0x8F);
-    default: return between(second, 0x80, 0xBF);
+    case 0xE0:
+      return between(second, 0xA0, 0xBF);
+    case 0xED:
+      return between(second, 0x80, 0x9F);
+    case 0xF0:
+      return between(second, 0x90, 0xBF);
+    case 0xF4:
+      return between(second, 0x80, 0x8F);
+    default:
+      return between(second, 0x80, 0xBF);
   }
 }
 

@@ -22,7 +22,8 @@ void check_options(const GenerateOptions& options) {
 }
 
 void check_prompt(const ModelConfig& config, const std::vector<std::int64_t>& prompt) {
-  const auto context = config.max_position_embeddings, length = static_cast<std::int64_t>(prompt.size());
+  const auto context = config.max_position_embeddings,
+             length = static_cast<std::int64_t>(prompt.size());
   if (length > context) {
     fail({.what = "the prompt is longer than the model's context",
           .expected = fmt::format("at most {} tokens (max_position_embeddings)", context),
@@ -33,7 +34,8 @@ void check_prompt(const ModelConfig& config, const std::vector<std::int64_t>& pr
     if (prompt[i] >= 0 && prompt[i] < config.vocab_size) continue;
     fail({.what = "the prompt holds an id that the model does not have",
           .where = fmt::format("token {} of {}", i, length),
-          .expected = fmt::format("ids from 0 to {} (vocab_size {})", config.vocab_size - 1, config.vocab_size),
+          .expected = fmt::format("ids from 0 to {} (vocab_size {})", config.vocab_size - 1,
+                                  config.vocab_size),
           .found = fmt::format("{}", prompt[i]),
           .cause = "the model was made for another tokenizer"});
   }
@@ -41,8 +43,8 @@ void check_prompt(const ModelConfig& config, const std::vector<std::int64_t>& pr
 
 class Generation {
  public:
-  Generation(const LoadedModel& model, std::vector<std::int64_t> prompt, const GenerateOptions& options,
-             const std::function<void(const std::string&)>& on_text)
+  Generation(const LoadedModel& model, std::vector<std::int64_t> prompt,
+             const GenerateOptions& options, const std::function<void(const std::string&)>& on_text)
       : config_(model.config),
         options_(options),
         on_text_(on_text),
@@ -60,7 +62,9 @@ class Generation {
 
  private:
   std::int64_t room() const { return config_.max_position_embeddings - prompt_length_; }
-  std::int64_t positions() const { return prompt_length_ + std::min(room(), options_.max_new_tokens); }
+  std::int64_t positions() const {
+    return prompt_length_ + std::min(room(), options_.max_new_tokens);
+  }
 
   std::int64_t next() {
     const std::int64_t vocabulary = std::min(config_.vocab_size, ByteTokenizer::vocab_size);
@@ -112,20 +116,28 @@ class Generation {
 
 std::string to_string(EndReason reason) {
   switch (reason) {
-    case EndReason::end_mark: return "end_mark";
-    case EndReason::stop_text: return "stop_text";
-    case EndReason::length: return "length";
-    case EndReason::context_full: return "context_full";
+    case EndReason::end_mark:
+      return "end_mark";
+    case EndReason::stop_text:
+      return "stop_text";
+    case EndReason::length:
+      return "length";
+    case EndReason::context_full:
+      return "context_full";
   }
   return "";
 }
 
 std::string in_words(EndReason reason) {
   switch (reason) {
-    case EndReason::end_mark: return "the model ended the text";
-    case EndReason::stop_text: return "a stop text came";
-    case EndReason::length: return "the wanted number of tokens is written";
-    case EndReason::context_full: return "the context is full";
+    case EndReason::end_mark:
+      return "the model ended the text";
+    case EndReason::stop_text:
+      return "a stop text came";
+    case EndReason::length:
+      return "the wanted number of tokens is written";
+    case EndReason::context_full:
+      return "the context is full";
   }
   return "";
 }

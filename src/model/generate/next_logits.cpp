@@ -17,7 +17,8 @@ at::Tensor as_batch(std::span<const std::int64_t> ids, at::Device device) {
 
 }  // namespace
 
-NextLogits::NextLogits(const LoadedModel& model, const GenerateOptions& options, std::int64_t positions)
+NextLogits::NextLogits(const LoadedModel& model, const GenerateOptions& options,
+                       std::int64_t positions)
     : decoder_(model.config, model.parameters.to(options.device).cast(options.dtype), options.plan,
                positions),
       device_(options.device) {
@@ -27,8 +28,8 @@ NextLogits::NextLogits(const LoadedModel& model, const GenerateOptions& options,
 std::vector<float> NextLogits::after(std::span<const std::int64_t> ids, std::int64_t count) {
   const at::NoGradGuard no_grad;
   const std::int64_t seen = cache_ ? cache_->length() : 0;
-  const at::Tensor hidden = decoder_.hidden(as_batch(ids.subspan(seen), device_),
-                                            cache_ ? &*cache_ : nullptr);
+  const at::Tensor hidden =
+      decoder_.hidden(as_batch(ids.subspan(seen), device_), cache_ ? &*cache_ : nullptr);
   const at::Tensor last = hidden.select(1, hidden.size(1) - 1);
   const at::Tensor logits = decoder_.logits(last).flatten().to(at::kCPU, at::kFloat).contiguous();
   const float* values = logits.const_data_ptr<float>();

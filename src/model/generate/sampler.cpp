@@ -24,7 +24,8 @@ bool before(const Candidate& a, const Candidate& b) {
 }
 
 void require_finite(std::span<const float> logits) {
-  const auto bad = std::find_if_not(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); });
+  const auto bad =
+      std::find_if_not(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); });
   if (bad == logits.end() && !logits.empty()) return;
   fail({.what = "the model gives no usable logits for the next token",
         .where = logits.empty() ? "" : fmt::format("id {}", bad - logits.begin()),
@@ -49,12 +50,14 @@ std::vector<Candidate> largest(std::span<const float> logits, std::int64_t top_k
 // the first weight is 1 even where the others vanish.
 void weigh(std::vector<Candidate>& candidates, double temperature) {
   const double top = candidates.front().logit;
-  for (auto& candidate : candidates) candidate.weight = std::exp((candidate.logit - top) / temperature);
+  for (auto& candidate : candidates)
+    candidate.weight = std::exp((candidate.logit - top) / temperature);
 }
 
 double total(const std::vector<Candidate>& candidates) {
-  return std::accumulate(candidates.begin(), candidates.end(), 0.0,
-                         [](double sum, const Candidate& candidate) { return sum + candidate.weight; });
+  return std::accumulate(
+      candidates.begin(), candidates.end(), 0.0,
+      [](double sum, const Candidate& candidate) { return sum + candidate.weight; });
 }
 
 void keep_share(std::vector<Candidate>& candidates, double top_p) {

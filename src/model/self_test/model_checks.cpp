@@ -65,7 +65,8 @@ at::Tensor logits_of(const ModelConfig& config, const Parameters& parameters) {
 }
 
 Measured identity_start(const std::string& setting) {
-  const ModelConfig plain = tiny_config({}), knocked = tiny_config(named_setting(setting, "").knocks);
+  const ModelConfig plain = tiny_config({}),
+                    knocked = tiny_config(named_setting(setting, "").knocks);
   const at::Tensor without = logits_of(plain, initialise(plain, KnockStart::identity, 1));
   const at::Tensor with = logits_of(knocked, initialise(knocked, KnockStart::identity, 1));
   return {largest_difference(with, without), 0};
@@ -112,7 +113,9 @@ class TemporaryFolder {
   TemporaryFolder() {
     std::string name = (fs::temp_directory_path() / "kha-self-test-XXXXXX").string();
     if (!mkdtemp(name.data())) {
-      fail({.what = "cannot make a temporary folder", .where = name, .found = std::strerror(errno),
+      fail({.what = "cannot make a temporary folder",
+            .where = name,
+            .found = std::strerror(errno),
             .next = "set TMPDIR to a folder that can be written"});
     }
     path_ = name;

@@ -73,7 +73,8 @@ Tensors mlp_reference(const Tensors& a, const at::Tensor& grad) {
   std::vector<double> workspace(3 * head_dim);
   reference::knock_mlp(rows_of(a[0]), weights, rows_of(out[0]), workspace.data());
   reference::knock_mlp_backward(rows_of(grad), rows_of(a[0]), weights, rows_of(out[1]),
-                                {pointer(out[2]), pointer(out[3]), pointer(out[4])}, workspace.data());
+                                {pointer(out[2]), pointer(out[3]), pointer(out[4])},
+                                workspace.data());
   return out;
 }
 
@@ -83,35 +84,41 @@ Operator mlp_operator() {
           {{3, 5, heads, head_dim}, square, square, square},
           [](const Tensors& a) { return ops::knock_mlp(a[0], a[1], a[2], a[3]); },
           [](const Tensors& a) {
-            return at::linear(at::linear(a[0], a[1]) * (2 * at::sigmoid(at::linear(a[0], a[2]))), a[3]);
+            return at::linear(at::linear(a[0], a[1]) * (2 * at::sigmoid(at::linear(a[0], a[2]))),
+                              a[3]);
           },
           mlp_reference};
 }
 
 Tensors projection_reference(const Tensors& a, const at::Tensor& grad) {
   Tensors out = unwritten(a, grad);
-  const reference::Projection projection{pointer(a[1]), pointer(a[2]), pointer(a[3]), heads, head_dim};
+  const reference::Projection projection{pointer(a[1]), pointer(a[2]), pointer(a[3]), heads,
+                                         head_dim};
   std::vector<double> workspace(heads * head_dim * (2 * width + 1));
   reference::knocked_linear(rows_of(a[0]), projection, rows_of(out[0]), workspace.data());
   reference::knocked_linear_backward(rows_of(grad), rows_of(a[0]), projection, rows_of(out[1]),
-                                     {pointer(out[2]), pointer(out[3]), pointer(out[4])}, workspace.data());
+                                     {pointer(out[2]), pointer(out[3]), pointer(out[4])},
+                                     workspace.data());
   return out;
 }
 
 Operator projection_operator() {
-  return {"knocked_linear",
-          {{3, 5, width}, {heads * head_dim, width}, {heads * head_dim}, {head_dim, head_dim}},
-          [](const Tensors& a) { return ops::knocked_linear(a[0], a[1], a[2], a[3]); },
-          [](const Tensors& a) {
-            const at::Tensor weight = at::matmul(a[3], a[1].view({heads, head_dim, width})).flatten(0, 1);
-            return at::linear(a[0], weight, at::linear(a[2].view({heads, head_dim}), a[3]).flatten());
-          },
-          projection_reference};
+  return {
+      "knocked_linear",
+      {{3, 5, width}, {heads * head_dim, width}, {heads * head_dim}, {head_dim, head_dim}},
+      [](const Tensors& a) { return ops::knocked_linear(a[0], a[1], a[2], a[3]); },
+      [](const Tensors& a) {
+        const at::Tensor weight =
+            at::matmul(a[3], a[1].view({heads, head_dim, width})).flatten(0, 1);
+        return at::linear(a[0], weight, at::linear(a[2].view({heads, head_dim}), a[3]).flatten());
+      },
+      projection_reference};
 }
 
 Tensors with_gradients(const Function& function, const Tensors& arguments, const at::Tensor& grad) {
   Tensors leaves;
-  for (const auto& argument : arguments) leaves.push_back(argument.detach().clone().requires_grad_());
+  for (const auto& argument : arguments)
+    leaves.push_back(argument.detach().clone().requires_grad_());
   Tensors out{function(leaves)};
   out[0].backward(grad);
   for (const auto& leaf : leaves) out.push_back(leaf.grad());
@@ -138,7 +145,8 @@ Case make_case(const Operator& op) {
   return c;
 }
 
-// A difference of this share of the largest value is no rounding: with it torch itself computes wrong.
+// A difference of this share of the largest value is no rounding: with it torch itself computes
+// wrong.
 constexpr double hopeless = 1e-4;
 
 // Against the reference; the limit is twice what torch's own operators are off.
@@ -162,7 +170,8 @@ Measured measure(const Operator& op, bool backward) {
 
 std::vector<Check> operator_checks() {
   std::vector<Check> checks;
-  for (const auto& op : {linear_operator(), mlp_operator(), gate_operator(), projection_operator()}) {
+  for (const auto& op :
+       {linear_operator(), mlp_operator(), gate_operator(), projection_operator()}) {
     checks.push_back({op.name + " forward", [op] { return measure(op, false); }});
     checks.push_back({op.name + " backward", [op] { return measure(op, true); }});
   }

@@ -7,7 +7,8 @@
 
 namespace kha {
 
-// `figure` is the largest difference from what is right; the check holds where it is at most `limit`.
+// `figure` is the largest difference from what is right; the check holds where it is at most
+// `limit`.
 struct Measured {
   double figure;
   double limit;
