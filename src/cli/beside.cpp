@@ -27,8 +27,10 @@ std::vector<std::string> words_of(const std::filesystem::path& program,
 }
 
 [[noreturn]] void fail_to_start(const std::filesystem::path& program, int error) {
-  fail({.what = "cannot start " + program.filename().string(), .where = program.string(),
-        .found = std::strerror(error), .next = "build and install again: make build"});
+  fail({.what = "cannot start " + program.filename().string(),
+        .where = program.string(),
+        .found = std::strerror(error),
+        .next = "build and install again: make build"});
 }
 
 }  // namespace
@@ -50,7 +52,8 @@ void become(const std::filesystem::path& program, const std::vector<std::string>
 int run_child(const std::filesystem::path& program, const std::vector<std::string>& arguments) {
   auto words = words_of(program, arguments);
   pid_t child = 0;
-  const int error = posix_spawn(&child, program.c_str(), nullptr, nullptr, argument_list(words).data(), environ);
+  const int error =
+      posix_spawn(&child, program.c_str(), nullptr, nullptr, argument_list(words).data(), environ);
   if (error != 0) fail_to_start(program, error);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

@@ -43,8 +43,10 @@ int run(const RunArguments& arguments) {
   }
   const Comparison comparison = compare(config);
   if (comparison.arms.empty()) {
-    fmt::print("stopped by a signal; the arms so far are saved in {}\nnext: the same command goes on from there\n",
-               comparison.folder.string());
+    fmt::print(
+        "stopped by a signal; the arms so far are saved in {}\nnext: the same command goes on from "
+        "there\n",
+        comparison.folder.string());
     return interrupt_exit_code();
   }
   write_comparison(comparison);
@@ -53,7 +55,8 @@ int run(const RunArguments& arguments) {
   const std::string folder = comparison.folder.string();
   fmt::print("figures: {}/compare.json   arms: {}/arms/\n", folder, folder);
   if (const Arm* best = best_mapped_arm(comparison)) {
-    fmt::print("next: kha inspect {0}\n      kha fold {0} --to {1}/folded\n", best->run.string(), folder);
+    fmt::print("next: kha inspect {0}\n      kha fold {0} --to {1}/folded\n", best->run.string(),
+               folder);
   }
   return 0;
 }

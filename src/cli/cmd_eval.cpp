@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/text_shard.h"
 #include "cli/open_model.h"
+#include "cli/text_shard.h"
 #include "train/evaluate.h"
 #include "train/progress.h"
 #include "train/what_ran.h"
@@ -38,19 +38,25 @@ int run(Arguments arguments) {
   const TextShard text(arguments.text);
   if (arguments.context == 0) arguments.context = model.config.max_position_embeddings;
   const Arithmetic arithmetic = arithmetic_of(arguments, model.config);
-  const EvaluationPlan plan{.context = arguments.context, .rows = arguments.rows,
-                            .max_tokens = arguments.max_tokens, .boundary = BoundaryTargets::counted};
+  const EvaluationPlan plan{.context = arguments.context,
+                            .rows = arguments.rows,
+                            .max_tokens = arguments.max_tokens,
+                            .boundary = BoundaryTargets::counted};
   Progress progress("");
-  const Evaluation e = evaluate(
-      model.config, model.parameters.to(arithmetic.device), arithmetic, text.shard(), plan,
-      [&](int64_t done, int64_t all) {
-        if (!arguments.json) progress.passing(fmt::format("{:.0f} %", 100.0 * done / all));
-      });
+  const Evaluation e = evaluate(model.config, model.parameters.to(arithmetic.device), arithmetic,
+                                text.shard(), plan, [&](int64_t done, int64_t all) {
+                                  if (!arguments.json)
+                                    progress.passing(fmt::format("{:.0f} %", 100.0 * done / all));
+                                });
   if (arguments.json) {
-    const nlohmann::ordered_json json{{"loss", e.loss()}, {"perplexity", e.perplexity()},
-                                      {"bits_per_byte", e.bits_per_byte()}, {"targets", e.targets},
-                                      {"bytes", e.bytes}, {"documents", e.documents.size()},
-                                      {"context", arguments.context}, {"ran", what_ran(arithmetic)}};
+    const nlohmann::ordered_json json{{"loss", e.loss()},
+                                      {"perplexity", e.perplexity()},
+                                      {"bits_per_byte", e.bits_per_byte()},
+                                      {"targets", e.targets},
+                                      {"bytes", e.bytes},
+                                      {"documents", e.documents.size()},
+                                      {"context", arguments.context},
+                                      {"ran", what_ran(arithmetic)}};
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
@@ -65,21 +71,23 @@ int run(Arguments arguments) {
 }  // namespace
 
 Command eval_command() {
-  return {"eval", "loss, perplexity and bits a byte of a text", [](CLI::App& app) {
-            auto a = std::make_shared<Arguments>();
-            app.add_option("model", a->model, "model or run folder")->required();
-            app.add_option("text", a->text, "text files or folders; every file is a document")->required();
-            app.add_option("--context", a->context, "tokens a window; 0: the model's length")
-                ->check(CLI::Range(0, 1 << 24));
-            app.add_option("--batch", a->rows, "windows at once")->check(CLI::Range(1, 1 << 20));
-            app.add_option("--max-tokens", a->max_tokens, "read at most so many, evenly spread; 0: all")
-                ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
-            app.add_option("--device", a->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
-            app.add_option("--precision", a->precision, "fp32, bf16 or auto")
-                ->check(CLI::IsMember({"fp32", "bf16", "auto"}));
-            add_json_option(app, a->json);
-            return [a] { return run(*a); };
-          }};
+  return {
+      "eval", "loss, perplexity and bits a byte of a text", [](CLI::App& app) {
+        auto a = std::make_shared<Arguments>();
+        app.add_option("model", a->model, "model or run folder")->required();
+        app.add_option("text", a->text, "text files or folders; every file is a document")
+            ->required();
+        app.add_option("--context", a->context, "tokens a window; 0: the model's length")
+            ->check(CLI::Range(0, 1 << 24));
+        app.add_option("--batch", a->rows, "windows at once")->check(CLI::Range(1, 1 << 20));
+        app.add_option("--max-tokens", a->max_tokens, "read at most so many, evenly spread; 0: all")
+            ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
+        app.add_option("--device", a->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+        app.add_option("--precision", a->precision, "fp32, bf16 or auto")
+            ->check(CLI::IsMember({"fp32", "bf16", "auto"}));
+        add_json_option(app, a->json);
+        return [a] { return run(*a); };
+      }};
 }
 
 }  // namespace kha::cli

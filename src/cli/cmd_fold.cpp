@@ -74,10 +74,14 @@ Proof compare(const Options& options) {
 
 std::string outcome_text(const FoldedMap& map) {
   switch (map.outcome) {
-    case FoldOutcome::folded: return "folded away";
-    case FoldOutcome::became_gate: return "became a gate";
-    case FoldOutcome::down_only: return "down folded, up and gate stay";
-    case FoldOutcome::kept: return "stays";
+    case FoldOutcome::folded:
+      return "folded away";
+    case FoldOutcome::became_gate:
+      return "became a gate";
+    case FoldOutcome::down_only:
+      return "down folded, up and gate stay";
+    case FoldOutcome::kept:
+      return "stays";
   }
   return "";
 }
@@ -137,8 +141,12 @@ void print_report(const Options& options, const FoldReport& report) {
 
 void print_verdict(const Options& options, Verdict verdict) {
   switch (verdict) {
-    case Verdict::equal: fmt::print("verified: both models give the same logits\n"); break;
-    case Verdict::not_asked: fmt::print("not verified: --no-verify\n"); break;
+    case Verdict::equal:
+      fmt::print("verified: both models give the same logits\n");
+      break;
+    case Verdict::not_asked:
+      fmt::print("not verified: --no-verify\n");
+      break;
     case Verdict::no_engine:
       fmt::print("not verified: kha-engine is not installed beside kha\n");
       break;
@@ -204,7 +212,8 @@ std::function<int()> add(CLI::App& app) {
   app.add_option("--condition-limit", options->fold.condition_limit,
                  "keep `up` of an mlp map above this condition number")
       ->capture_default_str();
-  app.add_option("--text", options->text, "a text file or folder to compare both models on; may be repeated")
+  app.add_option("--text", options->text,
+                 "a text file or folder to compare both models on; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--limit", options->limit, "largest difference of logits that passes");
   app.add_flag("--no-verify", options->no_verify, "do not compare the two models");
@@ -214,8 +223,6 @@ std::function<int()> add(CLI::App& app) {
 
 }  // namespace
 
-Command fold_command() {
-  return {"fold", "fold the maps into the projections beside them", add};
-}
+Command fold_command() { return {"fold", "fold the maps into the projections beside them", add}; }
 
 }  // namespace kha::cli

@@ -11,7 +11,6 @@
 
 #include "cli/commands.h"
 #include "cli/open_model.h"
-#include "cli/open_model.h"
 #include "kha/core/byte_tokenizer.h"
 #include "kha/core/error.h"
 #include "kha/core/mapped_file.h"
@@ -34,24 +33,6 @@ struct Arguments {
 std::string read_text(const std::filesystem::path& path) {
   const MappedFile file = MappedFile::open(path);
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
-// Ids of another tokenizer would come out as other bytes, without an error.
-void require_byte_tokenizer(const std::filesystem::path& folder) {
-  const auto file = folder / "tokenizer.json";
-  if (!std::filesystem::exists(file)) return;
-  using nlohmann::json;
-  const json found = json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
-  const json wanted = json::parse(ByteTokenizer::tokenizer_json());
-  const auto vocabulary = json::json_pointer("/model/vocab"),
-             merges = json::json_pointer("/model/merges");
-  const bool same = found.is_object() && found.value(vocabulary, json()) == wanted.at(vocabulary) &&
-                    found.value(merges, json()) == wanted.at(merges);
-  if (same) return;
-  fail({.what = "this model has a tokenizer that is not read here",
-        .where = file.string(),
-        .expected = "the byte tokenizer: 256 bytes and the end mark, no merges",
-        .next = "generate with the transformers package; it reads this tokenizer.json"});
 }
 
 GenerateOptions options_of(const Arguments& a, const Arithmetic& arithmetic) {
@@ -118,7 +99,6 @@ void print_summary(const Outcome& o, const Arguments& a) {
 
 int run(const Arguments& a) {
   const auto folder = resolve_model_folder(a.model);
-  require_byte_tokenizer(folder);
   const std::string text = a.prompt_file.empty() ? a.prompt : read_text(a.prompt_file);
   const Arithmetic arithmetic = arithmetic_of(a, {});
   const GenerateOptions options = options_of(a, arithmetic);

@@ -28,9 +28,9 @@ struct Summary {
   std::filesystem::path folder;
   ModelConfig config;
   ParameterCount parameters;
-  FlopCount flops;     // at the longest context of the config
-  int64_t cache_bytes; // a token, in the type of the weights
-  DType dtype;         // of the key projection
+  FlopCount flops;      // at the longest context of the config
+  int64_t cache_bytes;  // a token, in the type of the weights
+  DType dtype;          // of the key projection
   uint64_t data_bytes;
   size_t files;
 };
@@ -41,8 +41,13 @@ Summary summarise(const std::filesystem::path& folder, const ModelConfig& c,
   const std::string key = attention_prefix(0) + system.place(KnockSlot::k).projection + ".weight";
   const DType dtype = files.at(key).dtype;
   const auto element = static_cast<int64_t>(size_of(dtype));
-  return {folder, c, count_parameters(c), flops_per_token(c, c.max_position_embeddings),
-          c.num_hidden_layers * system.cache_elements(c) * element, dtype, files.data_bytes(),
+  return {folder,
+          c,
+          count_parameters(c),
+          flops_per_token(c, c.max_position_embeddings),
+          c.num_hidden_layers * system.cache_elements(c) * element,
+          dtype,
+          files.data_bytes(),
           files.files().size()};
 }
 
@@ -131,13 +136,15 @@ Json summary_json(const Summary& s) {
   return {{"model", s.folder.string()},
           {"config", Json::parse(to_config_json(s.config))},
           {"setting", setting_name(s.config.knocks)},
-          {"parameters", {{"total", s.parameters.total},
-                          {"maps", s.parameters.knock},
-                          {"embedding", s.parameters.embedding}}},
-          {"flops_per_token", {{"context", s.config.max_position_embeddings},
-                               {"forward", s.flops.forward},
-                               {"training", s.flops.training()},
-                               {"maps", s.flops.knock}}},
+          {"parameters",
+           {{"total", s.parameters.total},
+            {"maps", s.parameters.knock},
+            {"embedding", s.parameters.embedding}}},
+          {"flops_per_token",
+           {{"context", s.config.max_position_embeddings},
+            {"forward", s.flops.forward},
+            {"training", s.flops.training()},
+            {"maps", s.flops.knock}}},
           {"kv_cache_bytes_per_token", s.cache_bytes},
           {"dtype", safetensors_name(s.dtype)},
           {"weight_bytes", s.data_bytes},

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/open_model.h"
 #include "kha/core/byte_tokenizer.h"
 #include "kha/core/error.h"
 #include "model/decoder.h"
-#include "cli/open_model.h"
 
 namespace kha::cli {
 namespace {
@@ -25,8 +25,10 @@ std::vector<int64_t> ids_of(const Arguments& a, int64_t vocabulary) {
   if (ids.empty()) fail({.what = "no ids and no text", .next = "--ids 1,2,3 or --text TEXT"});
   for (const int64_t id : ids) {
     if (id >= 0 && id < vocabulary) continue;
-    fail({.what = "an id is outside the vocabulary", .where = "--ids",
-          .expected = fmt::format("0 to {}", vocabulary - 1), .found = std::to_string(id)});
+    fail({.what = "an id is outside the vocabulary",
+          .where = "--ids",
+          .expected = fmt::format("0 to {}", vocabulary - 1),
+          .found = std::to_string(id)});
   }
   return ids;
 }
@@ -37,7 +39,8 @@ int run(const Arguments& a) {
   const auto ids = ids_of(a, model.config.vocab_size);
   const auto length = static_cast<int64_t>(ids.size());
   const Decoder decoder(model.config, model.parameters, KnockPlan::activation_space, length);
-  const at::Tensor logits = decoder.logits(decoder.hidden(at::tensor(ids, at::kLong).unsqueeze(0)))[0];
+  const at::Tensor logits =
+      decoder.logits(decoder.hidden(at::tensor(ids, at::kLong).unsqueeze(0)))[0];
   std::vector<std::vector<float>> rows;
   for (int64_t t = 0; t < length; ++t) {
     const float* row = logits[t].const_data_ptr<float>();
@@ -60,7 +63,8 @@ Command logits_command() {
   return {"logits", "logits of a model after each token of a text or of ids", [](CLI::App& app) {
             auto a = std::make_shared<Arguments>();
             app.add_option("model", a->model, "model or run folder")->required();
-            auto* ids = app.add_option("--ids", a->ids, "token ids, comma-separated")->delimiter(',');
+            auto* ids =
+                app.add_option("--ids", a->ids, "token ids, comma-separated")->delimiter(',');
             app.add_option("--text", a->text, "or a text")->excludes(ids);
             add_json_option(app, a->json);
             return [a] { return run(*a); };

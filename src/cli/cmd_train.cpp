@@ -19,12 +19,14 @@ void print_end(const RunConfig& config, const TrainReport& report) {
   const std::string folder = config.run_folder().string();
   const std::string latest = folder + "/checkpoints/latest";
   if (!report.finished) {
-    fmt::print("stopped by a signal at step {}; saved in {}\nnext: the same command goes on from there\n",
-               report.step, latest);
+    fmt::print(
+        "stopped by a signal at step {}; saved in {}\nnext: the same command goes on from there\n",
+        report.step, latest);
     return;
   }
-  fmt::print("{} {}: {} steps, {:.0f} tokens/s, model in {}\n", report.trained ? "trained" : "complete already:",
-             config.run.name, report.step, report.summary.tokens_per_second, latest);
+  fmt::print("{} {}: {} steps, {:.0f} tokens/s, model in {}\n",
+             report.trained ? "trained" : "complete already:", config.run.name, report.step,
+             report.summary.tokens_per_second, latest);
   fmt::print("next: kha inspect {0}\n      kha generate {0} --prompt 'def '\n", latest);
   if (!config.model.plain()) fmt::print("      kha fold {} --to {}/folded\n", latest, folder);
 }
@@ -50,9 +52,10 @@ Command train_command() {
   return {"train", "train one model", [](CLI::App& app) {
             auto arguments = std::make_shared<Arguments>();
             add_run_options(app, arguments->run);
-            app.add_option("--resume", arguments->resume,
-                           "auto: go on from the newest checkpoint; none: refuse when there is one; or a "
-                           "step folder")
+            app.add_option(
+                   "--resume", arguments->resume,
+                   "auto: go on from the newest checkpoint; none: refuse when there is one; or a "
+                   "step folder")
                 ->capture_default_str();
             return [arguments] { return run(*arguments); };
           }};

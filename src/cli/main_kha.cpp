@@ -14,7 +14,10 @@ namespace {
 // glibc's own allocator settings, until a run brings a better one: memory that a step frees stays
 // with the process, on huge pages where the kernel gives them. What the user set stays.
 void set_engine_environment() {
-  setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:glibc.malloc.top_pad=67108864", 0);
+  setenv("GLIBC_TUNABLES",
+         "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:"
+         "glibc.malloc.top_pad=67108864",
+         0);
 }
 
 bool is_engine_call(int argc, char** argv) {
@@ -66,7 +69,8 @@ int run(int argc, char** argv) {
       return print_error(error);
     }
   }
-  for (const auto& [name, summary] : engine_commands()) commands.insert(commands.begin(), engine_entry(name, summary));
+  for (const auto& [name, summary] : engine_commands())
+    commands.insert(commands.begin(), engine_entry(name, summary));
   return run_program("kha", "knocking-heads attention: train, compare, fold, generate, inspect",
                      commands, argc, argv);
 }

@@ -7,7 +7,8 @@
 
 namespace kha::cli {
 
-// load_model; warnings go to standard error.
+// load_model of a model or run folder; warnings go to standard error. Errors: as load_model, and a
+// tokenizer.json other than the byte tokenizer's.
 LoadedModel open_model(const std::filesystem::path& folder);
 
 }  // namespace kha::cli

@@ -9,8 +9,10 @@ void add_run_options(CLI::App& app, RunArguments& arguments) {
   app.add_option("--set", arguments.sets, "key=value on top of the file, e.g. train.steps=200")
       ->allow_extra_args(false)  // one value a --set: the file may stand behind it
       ->type_name("KEY=VALUE");
-  app.add_flag("--print-config", arguments.print_config, "print the whole resolved configuration and stop");
-  app.add_flag("--dry-run", arguments.dry_run, "read the text, build the model, say what would happen");
+  app.add_flag("--print-config", arguments.print_config,
+               "print the whole resolved configuration and stop");
+  app.add_flag("--dry-run", arguments.dry_run,
+               "read the text, build the model, say what would happen");
 }
 
 RunConfig read_run(const RunArguments& arguments) {

@@ -16,8 +16,9 @@ struct TextShard::State {
 
 TextShard::TextShard(const std::vector<std::string>& paths) : state_(std::make_unique<State>()) {
   std::string name = (std::filesystem::temp_directory_path() / "kha-text-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::filesystem::filesystem_error(
-      "cannot make a temporary folder", name, std::error_code(errno, std::generic_category()));
+  if (mkdtemp(name.data()) == nullptr)
+    throw std::filesystem::filesystem_error("cannot make a temporary folder", name,
+                                            std::error_code(errno, std::generic_category()));
   state_->folder = name;
   CorpusOptions options;
   options.text.paths = paths;

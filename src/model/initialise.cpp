@@ -12,13 +12,18 @@ namespace kha {
 
 at::Tensor initial_tensor(const ParameterSpec& spec, double standard_deviation, int64_t seed) {
   switch (spec.init) {
-    case Init::zeros: return at::zeros(spec.shape, at::kFloat);
-    case Init::ones: return at::ones(spec.shape, at::kFloat);
-    case Init::identity: return at::eye(spec.shape[0], at::kFloat);
-    case Init::normal: break;
+    case Init::zeros:
+      return at::zeros(spec.shape, at::kFloat);
+    case Init::ones:
+      return at::ones(spec.shape, at::kFloat);
+    case Init::identity:
+      return at::eye(spec.shape[0], at::kFloat);
+    case Init::normal:
+      break;
   }
   const std::string key = std::to_string(seed) + "/" + spec.name;
-  const at::Generator generator = at::detail::createCPUGenerator(xxh3_64(std::as_bytes(std::span(key))));
+  const at::Generator generator =
+      at::detail::createCPUGenerator(xxh3_64(std::as_bytes(std::span(key))));
   return at::empty(spec.shape, at::kFloat).normal_(0.0, standard_deviation, generator);
 }
 

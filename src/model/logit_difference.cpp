@@ -54,8 +54,8 @@ LogitDifference logit_difference(const LoadedModel& before, const LoadedModel& a
     result.largest = std::max(result.largest, largest(a - b));
     result.largest_exact = std::max(result.largest_exact, largest(exact_a - exact_b));
     result.largest_logit = std::max(result.largest_logit, largest(exact_a));
-    result.rounding =
-        std::max(result.rounding, largest(a.to(at::kDouble) - exact_a) + largest(b.to(at::kDouble) - exact_b));
+    result.rounding = std::max(result.rounding, largest(a.to(at::kDouble) - exact_a) +
+                                                    largest(b.to(at::kDouble) - exact_b));
     result.positions += window.targets;
     result.changed_choices += a.argmax(-1).ne(b.argmax(-1)).sum().item<int64_t>();
   }

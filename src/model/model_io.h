@@ -11,7 +11,7 @@ namespace kha {
 
 struct LoadedModel {
   ModelConfig config;
-  Parameters parameters;  // float32 on the CPU
+  Parameters parameters;                   // float32 on the CPU
   std::vector<std::string> warnings = {};  // to be shown, e.g. a stored head that is not used
 };
 
@@ -29,6 +29,5 @@ Parameters read_parameters(const ModelFiles& files, const ModelConfig& config);
 // tokenizer_config.json into an existing folder.
 void write_model(const std::filesystem::path& folder, const ModelConfig& config,
                  const Parameters& parameters);
-
 
 }  // namespace kha

@@ -12,12 +12,18 @@ namespace {
 
 at::ScalarType scalar_type_of(const TensorInfo& info) {
   switch (info.dtype) {
-    case DType::f64: return at::kDouble;
-    case DType::f32: return at::kFloat;
-    case DType::f16: return at::kHalf;
-    case DType::bf16: return at::kBFloat16;
-    case DType::i64: return at::kLong;
-    default: break;
+    case DType::f64:
+      return at::kDouble;
+    case DType::f32:
+      return at::kFloat;
+    case DType::f16:
+      return at::kHalf;
+    case DType::bf16:
+      return at::kBFloat16;
+    case DType::i64:
+      return at::kLong;
+    default:
+      break;
   }
   fail({.what = "tensor `" + info.name + "` has a type that is not read here",
         .expected = "F64, F32, F16, BF16 or I64",
@@ -28,12 +34,19 @@ at::ScalarType scalar_type_of(const TensorInfo& info) {
 
 DType dtype_of(at::ScalarType type) {
   switch (type) {
-    case at::kDouble: return DType::f64;
-    case at::kFloat: return DType::f32;
-    case at::kHalf: return DType::f16;
-    case at::kBFloat16: return DType::bf16;
-    case at::kLong: return DType::i64;
-    default: assert(false && "a scalar type that no checkpoint holds"); return DType::f32;
+    case at::kDouble:
+      return DType::f64;
+    case at::kFloat:
+      return DType::f32;
+    case at::kHalf:
+      return DType::f16;
+    case at::kBFloat16:
+      return DType::bf16;
+    case at::kLong:
+      return DType::i64;
+    default:
+      assert(false && "a scalar type that no checkpoint holds");
+      return DType::f32;
   }
 }
 

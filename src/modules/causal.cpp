@@ -10,7 +10,8 @@ at::Tensor causal_attention(const at::Tensor& queries, const at::Tensor& keys,
                             const at::Tensor& values) {
   const int64_t length = queries.size(1), cached = keys.size(1);
   assert(length <= cached);
-  const at::Tensor q = queries.transpose(1, 2), k = keys.transpose(1, 2), v = values.transpose(1, 2);
+  const at::Tensor q = queries.transpose(1, 2), k = keys.transpose(1, 2),
+                   v = values.transpose(1, 2);
   const bool grouped = q.size(1) != k.size(1);
   // torch's own causal flag is aligned to the top left: right only without a cache. One query sees
   // every key; anything else needs the mask.

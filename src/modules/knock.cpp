@@ -30,7 +30,8 @@ KnockedProjection::KnockedProjection(const Parameters& parameters, int64_t layer
 }
 
 at::Tensor KnockedProjection::operator()(const at::Tensor& x) const {
-  const std::vector<int64_t> heads_shape{x.size(0), x.size(1), weight_.size(0) / head_dim_, head_dim_};
+  const std::vector<int64_t> heads_shape{x.size(0), x.size(1), weight_.size(0) / head_dim_,
+                                         head_dim_};
   if (kind_ == KnockKind::linear && plan_ == KnockPlan::weight_space) {
     return ops::knocked_linear(x, weight_, optional_of(bias_), first_).view(heads_shape);
   }
@@ -39,10 +40,14 @@ at::Tensor KnockedProjection::operator()(const at::Tensor& x) const {
 
 at::Tensor KnockedProjection::knock(const at::Tensor& x) const {
   switch (kind_) {
-    case KnockKind::none: return x;
-    case KnockKind::linear: return ops::knock_linear(x, first_);
-    case KnockKind::mlp: return ops::knock_mlp(x, first_, gate_, down_);
-    case KnockKind::gate: return ops::knock_gate(x, gate_);
+    case KnockKind::none:
+      return x;
+    case KnockKind::linear:
+      return ops::knock_linear(x, first_);
+    case KnockKind::mlp:
+      return ops::knock_mlp(x, first_, gate_, down_);
+    case KnockKind::gate:
+      return ops::knock_gate(x, gate_);
   }
   return x;
 }

@@ -27,7 +27,7 @@ class KnockedProjection {
   KnockKind kind_;
   KnockPlan plan_;
   int64_t head_dim_;
-  at::Tensor weight_, bias_;      // [heads * D, d], [heads * D] or undefined
+  at::Tensor weight_, bias_;        // [heads * D, d], [heads * D] or undefined
   at::Tensor first_, gate_, down_;  // linear: first_; mlp: first_ = up; gate: gate_ alone
 };
 

@@ -29,8 +29,7 @@ void check_backward(const Tensor& grad, const Tensor& x, const Tensor& up, const
   check_gradient(backward_name, grad, x, x.sym_size(-1));
 }
 
-Tensor forward_composed(const Tensor& x, const Tensor& up, const Tensor& gate,
-                        const Tensor& down) {
+Tensor forward_composed(const Tensor& x, const Tensor& up, const Tensor& gate, const Tensor& down) {
   check_forward(name, x, up, gate, down);
   const Tensor x_rows = to_rows(x);
   const Tensor hidden = gate_factor(x_rows, gate).mul_(x_rows.mm(up.t()));
@@ -76,18 +75,15 @@ class Formula : public torch::autograd::Function<Formula> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op =
-        find_operator<Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                const Tensor&)>(backward_name);
+    static const auto op = find_operator<Gradients(const Tensor&, const Tensor&, const Tensor&,
+                                                   const Tensor&, const Tensor&)>(backward_name);
     const auto saved = context->get_saved_variables();
-    const auto [dx, dup, dgate, ddown] =
-        op.call(grads[0], saved[0], saved[1], saved[2], saved[3]);
+    const auto [dx, dup, dgate, ddown] = op.call(grads[0], saved[0], saved[1], saved[2], saved[3]);
     return {dx, dup, dgate, ddown};
   }
 };
 
-Tensor forward_autograd(const Tensor& x, const Tensor& up, const Tensor& gate,
-                        const Tensor& down) {
+Tensor forward_autograd(const Tensor& x, const Tensor& up, const Tensor& gate, const Tensor& down) {
   return Formula::apply(x, up, gate, down);
 }
 

@@ -65,8 +65,7 @@ Gradients backward_composed(const Tensor& grad, const Tensor& x, const Tensor& w
   if (!bias.has_value()) return {dx, dweight, weight.new_empty({0}), dmap};
   const Tensor dmapped_bias_hD = grad_rows.sum(0).reshape({-1, map.size(0)});
   const Tensor bias_hD = bias->reshape({-1, map.size(0)});
-  return {dx, dweight, dmapped_bias_hD.mm(map).flatten(),
-          dmap.addmm(dmapped_bias_hD.t(), bias_hD)};
+  return {dx, dweight, dmapped_bias_hD.mm(map).flatten(), dmap.addmm(dmapped_bias_hD.t(), bias_hD)};
 }
 
 Tensor forward_meta(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
@@ -121,8 +120,9 @@ void register_composition(torch::Library& library) {
 
 Tensor knocked_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                       const Tensor& map) {
-  static const auto op = find_operator<Tensor(const Tensor&, const Tensor&, const OptionalTensor&,
-                                              const Tensor&)>(name);
+  static const auto op =
+      find_operator<Tensor(const Tensor&, const Tensor&, const OptionalTensor&, const Tensor&)>(
+          name);
   return op.call(x, weight, bias, map);
 }
 

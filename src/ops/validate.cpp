@@ -14,11 +14,16 @@ bool is_supported(at::ScalarType type) {
 // The name Python users know where it is one of ours, torch's own C++ name otherwise.
 std::string dtype_name(at::ScalarType type) {
   switch (type) {
-    case at::kFloat: return "float32";
-    case at::kDouble: return "float64";
-    case at::kBFloat16: return "bfloat16";
-    case at::kHalf: return "float16";
-    default: return c10::toString(type);
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    default:
+      return c10::toString(type);
   }
 }
 
@@ -30,8 +35,8 @@ void check_dtype(const char* op, const at::Tensor& x) {
 
 void check_like_x(const char* op, Named other, const at::Tensor& x) {
   TORCH_CHECK_VALUE(other.tensor.scalar_type() == x.scalar_type(), op, ": ", other.name, " is ",
-                    dtype_name(other.tensor.scalar_type()), ", x is ",
-                    dtype_name(x.scalar_type()), "; expected one dtype; cast with ", other.name,
+                    dtype_name(other.tensor.scalar_type()), ", x is ", dtype_name(x.scalar_type()),
+                    "; expected one dtype; cast with ", other.name,
                     ".to(x.dtype), or run under torch.autocast");
   TORCH_CHECK_VALUE(other.tensor.device() == x.device(), op, ": ", other.name, " is on ",
                     other.tensor.device(), ", x is on ", x.device(),
@@ -63,8 +68,8 @@ void check_knock(const char* op, const at::Tensor& x, std::initializer_list<Name
   const c10::SymInt dim = x.sym_size(-1);
   for (const Named& map : maps) {
     TORCH_CHECK_VALUE(has_shape(map.tensor, {dim, dim}), op, ": ", map.name, " is ",
-                      map.tensor.sym_sizes(), "; expected [head_dim, head_dim] = [", dim, ", ",
-                      dim, "], the last dimension of x ", x.sym_sizes(),
+                      map.tensor.sym_sizes(), "; expected [head_dim, head_dim] = [", dim, ", ", dim,
+                      "], the last dimension of x ", x.sym_sizes(),
                       "; store the map as torch.nn.Linear does");
     check_like_x(op, map, x);
   }
@@ -85,9 +90,8 @@ void check_knocked_linear(const char* op, const at::Tensor& x, const at::Tensor&
                     x.sym_size(-1), "], the last dimension of x ", x.sym_sizes(),
                     "; store the projection as torch.nn.Linear does");
   const c10::SymInt rows = weight.sym_size(0);
-  TORCH_CHECK_VALUE(rows > 0 && rows % map.sym_size(0) == 0, op, ": weight is ",
-                    weight.sym_sizes(), " with ", rows,
-                    " rows; expected a multiple of head_dim = ", map.sym_size(0),
+  TORCH_CHECK_VALUE(rows > 0 && rows % map.sym_size(0) == 0, op, ": weight is ", weight.sym_sizes(),
+                    " with ", rows, " rows; expected a multiple of head_dim = ", map.sym_size(0),
                     ", the size of map; check the head dimension");
   check_like_x(op, {"weight", weight}, x);
   check_like_x(op, {"map", map}, x);

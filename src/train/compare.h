@@ -12,7 +12,7 @@ namespace kha {
 struct Arm {
   std::string setting;
   int64_t seed = 0;
-  std::filesystem::path run;        // of the arm, an ordinary run
+  std::filesystem::path run;  // of the arm, an ordinary run
   int64_t parameters = 0, knock_parameters = 0;
   double flops = 0, knock_flops = 0;  // a token, forward
   RunSummary summary;
@@ -20,15 +20,15 @@ struct Arm {
 
 struct ArmDifference {
   std::string setting;
-  Interval interval;                // validation loss of the setting minus the reference's, nats a token
-  std::string covers;               // "seeds" or "documents"
+  Interval interval;   // validation loss of the setting minus the reference's, nats a token
+  std::string covers;  // "seeds" or "documents"
 };
 
 struct Comparison {
   std::filesystem::path folder;
   std::string reference;
-  std::string shared_start;         // hash of the weights that all arms of the first seed share
-  std::vector<Arm> arms;            // empty when a signal ended it
+  std::string shared_start;  // hash of the weights that all arms of the first seed share
+  std::vector<Arm> arms;     // empty when a signal ended it
   std::vector<ArmDifference> differences;
 };
 

@@ -12,8 +12,10 @@ namespace {
 void open_cuda_library() {
   static const void* const handle = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
   if (handle) return;
-  fail({.what = "this torch has no CUDA", .where = "device = \"cuda\"", .found = dlerror(),
-        .next = "install a CUDA build of torch, or set train.device = \"cpu\""});
+  fail({.what = "this torch has no CUDA",
+        .where = "device = \"cuda\"",
+        .found = dlerror(),
+        .next = "install a CUDA build of torch, or choose the device cpu"});
 }
 
 }  // namespace
@@ -25,9 +27,11 @@ at::Device open_device(const std::string& name) {
     at::empty({1}, at::TensorOptions().device(at::kCUDA)).zero_();
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    fail({.what = "CUDA cannot be used", .where = "device = \"cuda\"",
-          .found = text.substr(0, text.find('\n')), .cause = "no GPU, or no driver for it",
-          .next = "run `nvidia-smi`, or set train.device = \"cpu\""});
+    fail({.what = "CUDA cannot be used",
+          .where = "device = \"cuda\"",
+          .found = text.substr(0, text.find('\n')),
+          .cause = "no GPU, or no driver for it",
+          .next = "run `nvidia-smi`, or choose the device cpu"});
   }
   return at::kCUDA;
 }

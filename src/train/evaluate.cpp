@@ -52,8 +52,10 @@ Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
     if (progress) progress(begin + rows, count);
   }
   if (evaluation.targets == 0) {
-    fail({.what = "there is nothing to evaluate", .where = shard.path().string(),
-          .expected = "at least two tokens", .found = std::to_string(shard.tokens())});
+    fail({.what = "there is nothing to evaluate",
+          .where = shard.path().string(),
+          .expected = "at least two tokens",
+          .found = std::to_string(shard.tokens())});
   }
   return evaluation;
 }

@@ -12,9 +12,9 @@
 namespace kha {
 
 struct Evaluation {
-  double nats = 0;        // summed over the counted targets
+  double nats = 0;  // summed over the counted targets
   int64_t targets = 0;
-  int64_t bytes = 0;      // of text that these targets spell
+  int64_t bytes = 0;  // of text that these targets spell
   DocumentLosses documents = {};
 
   double loss() const { return nats / static_cast<double>(targets); }
@@ -24,9 +24,9 @@ struct Evaluation {
 };
 
 struct EvaluationPlan {
-  int64_t context = 256;    // tokens a window; windows do not overlap
-  int64_t rows = 8;         // windows at once
-  int64_t max_tokens = 0;   // 0: the whole shard
+  int64_t context = 256;   // tokens a window; windows do not overlap
+  int64_t rows = 8;        // windows at once
+  int64_t max_tokens = 0;  // 0: the whole shard
   BoundaryTargets boundary = BoundaryTargets::counted;
 };
 

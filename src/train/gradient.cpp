@@ -81,7 +81,8 @@ void clip_gradient(const std::vector<std::pair<std::string, at::Tensor>>& traina
 
 std::string first_bad_gradient(const std::vector<std::pair<std::string, at::Tensor>>& trainable) {
   for (const auto& [name, parameter] : trainable) {
-    if (parameter.grad().defined() && !at::isfinite(parameter.grad()).all().item<bool>()) return name;
+    if (parameter.grad().defined() && !at::isfinite(parameter.grad()).all().item<bool>())
+      return name;
   }
   return {};
 }

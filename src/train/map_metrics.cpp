@@ -28,8 +28,9 @@ void add_map_metrics(const Session& session, nlohmann::ordered_json& line) {
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
     for (const KnockSlot slot : knock_slots) {
       for (const auto& tensor : knock_tensors(c.knocks.at(layer).at(slot))) {
-        const auto figures = figures_of(session.parameters.at(knock_name(layer, slot, tensor.suffix)),
-                                        tensor.starts_at_identity);
+        const auto figures =
+            figures_of(session.parameters.at(knock_name(layer, slot, tensor.suffix)),
+                       tensor.starts_at_identity);
         const std::string key =
             std::to_string(layer) + "." + to_string(slot) + "." + matrix_name(tensor.suffix);
         distances[key] = figures.identity_distance;

@@ -41,9 +41,11 @@ MetricsLog::MetricsLog(const std::filesystem::path& run_folder, int64_t step)
 void MetricsLog::write(const nlohmann::ordered_json& line) {
   file_ << line.dump() << std::endl;  // a line is on its way before the next step begins
   if (!file_) {
-    fail({.what = "cannot write the run's metrics", .where = path_.string(),
+    fail({.what = "cannot write the run's metrics",
+          .where = path_.string(),
           .cause = "the disk is full, or the folder became read-only",
-          .next = "free space, then give the same command again: it continues from the last checkpoint"});
+          .next = "free space, then give the same command again: it continues from the last "
+                  "checkpoint"});
   }
 }
 

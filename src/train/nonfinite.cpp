@@ -26,8 +26,10 @@ void stop_for_nonfinite(const NonFinite& event) {
         .expected = "a finite loss and gradient",
         .found = bad,
         .cause = "a learning rate that is too high, or weights that were broken before",
-        .next = fmt::format("the batch is in {}; continue from the last checkpoint with a lower rate: "
-                            "--set optimizer.lr=…", path.string())},
+        .next =
+            fmt::format("the batch is in {}; continue from the last checkpoint with a lower rate: "
+                        "--set optimizer.lr=…",
+                        path.string())},
        ExitCode::check_failed);
 }
 

@@ -13,7 +13,7 @@ struct NonFinite {
   std::filesystem::path folder;  // of the run
   int64_t step = 0;              // the step that could not be made
   double loss = 0;
-  std::string parameter;         // the first with a bad gradient; empty: only the loss is bad
+  std::string parameter;  // the first with a bad gradient; empty: only the loss is bad
   std::vector<Batch> batches;
 };
 

@@ -38,7 +38,8 @@ struct Moments {
 class Optimizer {
  public:
   // Parameters of frozen groups lose requires_grad, all others gain it.
-  Optimizer(const RunConfig& config, const std::vector<ParameterSpec>& table, const Parameters& parameters);
+  Optimizer(const RunConfig& config, const std::vector<ParameterSpec>& table,
+            const Parameters& parameters);
 
   // One update with the parameters' gradients, which must be there and finite; then forgets them.
   void step(double lr);

@@ -35,7 +35,7 @@ class Progress {
   bool drawn_ = false;
 };
 
-std::string duration_text(double seconds);   // "1 h 04 min", "3 min 20 s", "12 s"
-std::string bytes_text(double bytes);        // "1.25 GB"
+std::string duration_text(double seconds);  // "1 h 04 min", "3 min 20 s", "12 s"
+std::string bytes_text(double bytes);       // "1.25 GB"
 
 }  // namespace kha

@@ -21,7 +21,8 @@ void refuse_harmful_changes(const RunConfig& before, const RunConfig& after,
     if (change.on_resume == OnResume::noted) progress.line("  changed: " + text);
   }
   if (refused.empty()) return;
-  fail({.what = "these changes would make another run of this one", .where = folder.string(),
+  fail({.what = "these changes would make another run of this one",
+        .where = folder.string(),
         .found = fmt::format("{}", fmt::join(refused, "; ")),
         .next = "take them back, or start a run of its own: --set run.name=NAME"});
 }
@@ -39,7 +40,8 @@ void load_checkpoint(Session& session, const std::filesystem::path& folder, Prog
   }
   const OptimizerMatch match = read_optimizer_state(folder, *session.optimizer);
   if (!match.fresh.empty()) {
-    progress.line(fmt::format("  no optimiser state for {}: these start fresh", fmt::join(match.fresh, ", ")));
+    progress.line(fmt::format("  no optimiser state for {}: these start fresh",
+                              fmt::join(match.fresh, ", ")));
   }
   for (const auto& difference : differences(state.ran, here)) {
     progress.line("  differs from the checkpoint, so bits may too: " + difference);

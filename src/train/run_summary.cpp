@@ -27,9 +27,9 @@ Json to_json(const Evaluation& e) {
   for (const auto& [document, loss] : e.documents) {
     documents[std::to_string(document)] = {loss.nats, loss.targets};
   }
-  return {{"loss", e.loss()},      {"bits_per_byte", e.bits_per_byte()},
-          {"nats", e.nats},        {"targets", e.targets},
-          {"bytes", e.bytes},      {"documents", documents}};
+  return {{"loss", e.loss()}, {"bits_per_byte", e.bits_per_byte()},
+          {"nats", e.nats},   {"targets", e.targets},
+          {"bytes", e.bytes}, {"documents", documents}};
 }
 
 Evaluation evaluation_from(const Json& json) {

@@ -11,8 +11,8 @@ namespace kha {
 
 struct RunSummary {
   std::optional<Evaluation> validation = {};  // by document; nothing without a held-out split
-  double tokens_per_second = 0;          // over all steps, evaluation and saving left out
-  int64_t peak_bytes = 0;                // resident, of the process that made the last step
+  double tokens_per_second = 0;               // over all steps, evaluation and saving left out
+  int64_t peak_bytes = 0;                     // resident, of the process that made the last step
 };
 
 // The summary, when it is of this step, this text and this way of evaluating; nothing otherwise.

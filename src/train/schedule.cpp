@@ -16,8 +16,9 @@ double schedule_factor(const ScheduleOptions& schedule, int64_t step, int64_t st
   if (schedule.kind == "constant") return 1.0;
   const bool cosine = schedule.kind == "cosine";
   const double share = schedule.decay_share * static_cast<double>(steps);
-  const double begin = cosine ? static_cast<double>(warmup)
-                              : std::max(static_cast<double>(warmup), static_cast<double>(steps) - share);
+  const double begin =
+      cosine ? static_cast<double>(warmup)
+             : std::max(static_cast<double>(warmup), static_cast<double>(steps) - share);
   const double length = static_cast<double>(steps) - begin;
   const double progress =
       length > 0 ? std::clamp((static_cast<double>(step) - begin) / length, 0.0, 1.0) : 1.0;

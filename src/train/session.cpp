@@ -24,20 +24,24 @@ void print_corpus(const CorpusSummary& s, Progress& progress) {
       "text: {} in {} documents, {} tokens to train on, {} held out in {} documents ({})",
       bytes_text(static_cast<double>(s.train.bytes + s.validation.bytes)),
       s.train.documents + s.validation.documents, s.train.tokens, s.validation.tokens,
-      s.validation.documents, s.reused ? "shards were there" : "shards written to " + s.folder.string()));
+      s.validation.documents,
+      s.reused ? "shards were there" : "shards written to " + s.folder.string()));
   const int64_t skipped = s.skipped.empty + s.skipped.binary;
   if (skipped > 0) {
-    progress.line(fmt::format("  skipped: {} empty, {} binary files", s.skipped.empty, s.skipped.binary));
+    progress.line(
+        fmt::format("  skipped: {} empty, {} binary files", s.skipped.empty, s.skipped.binary));
   }
   if (s.text_changed()) {
     progress.line(fmt::format(
         "  note: this text is not the one the configuration names (fingerprint {}, expected {}); "
-        "losses do not compare with that one's", s.fingerprint, s.expected_fingerprint));
+        "losses do not compare with that one's",
+        s.fingerprint, s.expected_fingerprint));
   }
 }
 
 // The maps of a model that starts from another model's weights: names that are new.
-std::vector<std::string> added_maps(const ModelFiles& files, const std::vector<ParameterSpec>& table) {
+std::vector<std::string> added_maps(const ModelFiles& files,
+                                    const std::vector<ParameterSpec>& table) {
   std::vector<std::string> added;
   for (const auto& spec : table) {
     if (spec.role == Role::knock && !files.find(spec.name)) added.push_back(spec.name);
@@ -45,14 +49,17 @@ std::vector<std::string> added_maps(const ModelFiles& files, const std::vector<P
   return added;
 }
 
-// The run's model keeps the other model's shape; a key that was given and says otherwise is refused.
+// The run's model keeps the other model's shape; a key that was given and says otherwise is
+// refused.
 void take_shape(RunConfig& config, const ModelConfig& base, const std::string& where) {
   RunConfig with_base = config;
   with_base.model = base;
   for (const auto& change : changed_fields(with_base, config)) {
     if (change.key.starts_with("model.") && config.given.count(change.key)) {
       fail({.what = "`" + change.key + "` differs from the model that the run starts from",
-            .where = where, .expected = change.before, .found = change.after,
+            .where = where,
+            .expected = change.before,
+            .found = change.after,
             .next = "remove the key, or correct it"});
     }
   }
@@ -66,7 +73,8 @@ void take_shape(RunConfig& config, const ModelConfig& base, const std::string& w
 
 void check_vocabulary(const ModelConfig& model, const std::string& where) {
   if (model.vocab_size == ByteTokenizer::vocab_size) return;
-  fail({.what = "the model's vocabulary is not the tokenizer's", .where = where,
+  fail({.what = "the model's vocabulary is not the tokenizer's",
+        .where = where,
         .expected = fmt::format("vocab_size {} (bytes and an end mark)", ByteTokenizer::vocab_size),
         .found = std::to_string(model.vocab_size)});
 }
@@ -77,14 +85,17 @@ Parameters parameters_from(const std::filesystem::path& folder, RunConfig& confi
   take_shape(config, base, folder.string());
   check_vocabulary(base, folder.string());
   const ModelFiles files = ModelFiles::open(folder);
-  const auto table = parameter_table(config.model, parse_knock_start(config.knock.start, "knock.start"));
+  const auto table =
+      parameter_table(config.model, parse_knock_start(config.knock.start, "knock.start"));
   const auto added = added_maps(files, table);
-  for (const auto& warning : check_tensors(files, base).warnings) progress.line("warning: " + warning);
+  for (const auto& warning : check_tensors(files, base).warnings)
+    progress.line("warning: " + warning);
   Parameters parameters;
   for (const auto& spec : table) {
     const bool fresh = spec.role == Role::knock && !files.find(spec.name);
-    parameters.add(spec.name, fresh ? initial_tensor(spec, config.model.initializer_range, config.run.seed)
-                                    : read_parameter(files, spec.name));
+    parameters.add(spec.name,
+                   fresh ? initial_tensor(spec, config.model.initializer_range, config.run.seed)
+                         : read_parameter(files, spec.name));
   }
   progress.line(fmt::format("starts from {}: {} tensors read, {} of maps added{}", folder.string(),
                             table.size() - added.size(), added.size(),
@@ -94,8 +105,8 @@ Parameters parameters_from(const std::filesystem::path& folder, RunConfig& confi
 
 void inherit_optimizer(const std::filesystem::path& folder, Session& session, Progress& progress) {
   const OptimizerMatch match = read_optimizer_state(folder, *session.optimizer);
-  progress.line(fmt::format("optimiser state of {} tensors kept, {} start fresh{}{}", match.kept.size(),
-                            match.fresh.size(), match.fresh.empty() ? "" : ": ",
+  progress.line(fmt::format("optimiser state of {} tensors kept, {} start fresh{}{}",
+                            match.kept.size(), match.fresh.size(), match.fresh.empty() ? "" : ": ",
                             fmt::join(match.fresh, ", ")));
   if (!match.unused.empty()) {
     progress.line(fmt::format("  not used: {}", fmt::join(match.unused, ", ")));
@@ -110,10 +121,11 @@ BatchPlan Session::batch_plan() const {
 }
 
 EvaluationPlan Session::evaluation_plan() const {
-  return {.context = config.train.context, .rows = config.train.batch,
+  return {.context = config.train.context,
+          .rows = config.train.batch,
           .max_tokens = config.train.eval_tokens,
-          .boundary = config.data.boundary_targets ? BoundaryTargets::counted
-                                                   : BoundaryTargets::left_out};
+          .boundary =
+              config.data.boundary_targets ? BoundaryTargets::counted : BoundaryTargets::left_out};
 }
 
 void take_tokenizer(RunConfig& config) {
@@ -129,14 +141,20 @@ std::shared_ptr<const Corpus> open_corpus(RunConfig& config, Progress& progress)
                         .expected_fingerprint = config.data.fingerprint,
                         .context = config.train.context};
   if (config.data.paths.empty()) {
-    fail({.what = "the run has no text", .where = "data.paths", .expected = "files or folders",
-          .found = "an empty list", .next = "--set 'data.paths=[\"FOLDER\"]', or set it in the file"});
+    fail({.what = "the run has no text",
+          .where = "data.paths",
+          .expected = "files or folders",
+          .found = "an empty list",
+          .next = "--set 'data.paths=[\"FOLDER\"]', or set it in the file"});
   }
-  auto corpus = std::make_shared<Corpus>(prepare_corpus(options, [&](CorpusStage stage, uint64_t done, uint64_t total) {
-    const std::string what = stage == CorpusStage::reading ? "reading text" : "writing token shards";
-    progress.passing(total > 0 ? fmt::format("{} {:.0f} %", what, 100.0 * done / total)
-                               : fmt::format("{} {}", what, bytes_text(static_cast<double>(done))));
-  }));
+  auto corpus = std::make_shared<Corpus>(
+      prepare_corpus(options, [&](CorpusStage stage, uint64_t done, uint64_t total) {
+        const std::string what =
+            stage == CorpusStage::reading ? "reading text" : "writing token shards";
+        progress.passing(total > 0
+                             ? fmt::format("{} {:.0f} %", what, 100.0 * done / total)
+                             : fmt::format("{} {}", what, bytes_text(static_cast<double>(done))));
+      }));
   take_tokenizer(config);
   print_corpus(corpus->summary, progress);
   return corpus;
@@ -147,18 +165,19 @@ Session start_session(RunConfig config, std::shared_ptr<const Corpus> corpus, Pr
   const Arithmetic arithmetic = resolve_arithmetic(config, warnings);
   for (const auto& warning : warnings) progress.line("warning: " + warning);
   const KnockStart start = parse_knock_start(config.knock.start, "knock.start");
-  const auto from = config.init.from.empty() ? std::filesystem::path()
-                                             : resolve_model_folder(config.init.from);
+  const auto from =
+      config.init.from.empty() ? std::filesystem::path() : resolve_model_folder(config.init.from);
   Parameters parameters = from.empty() ? initialise(config.model, start, config.run.seed)
                                        : parameters_from(from, config, progress);
   auto table = parameter_table(config.model, start);
   parameters = parameters.to(arithmetic.device);
   auto optimizer = std::make_unique<Optimizer>(config, table, parameters);
   if (optimizer->trainable().empty()) {
-    fail({.what = "there is nothing to train: every group is frozen", .where = "optimizer.groups",
+    fail({.what = "there is nothing to train: every group is frozen",
+          .where = "optimizer.groups",
           .next = "set freeze = false for at least one group"});
   }
-  Session session{std::move(config), std::move(corpus), arithmetic, std::move(table),
+  Session session{std::move(config),     std::move(corpus),    arithmetic, std::move(table),
                   std::move(parameters), std::move(optimizer), {}};
   session.state.ran = what_ran(arithmetic);
   session.state.data = session.batch_plan().position(0);

@@ -17,11 +17,11 @@
 namespace kha {
 
 struct Session {
-  RunConfig config;                  // resolved: vocabulary and token ids set
+  RunConfig config;  // resolved: vocabulary and token ids set
   std::shared_ptr<const Corpus> corpus;
   Arithmetic arithmetic;
   std::vector<ParameterSpec> table;
-  Parameters parameters;             // float32 masters on the device
+  Parameters parameters;  // float32 masters on the device
   std::unique_ptr<Optimizer> optimizer;
   TrainingState state;
 

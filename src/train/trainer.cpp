@@ -56,7 +56,9 @@ class Loop {
           progress_.passing(fmt::format("validation {:.0f} %", 100.0 * done / all));
         });
     const TrainingState& s = session_.state;
-    nlohmann::ordered_json line{{"step", s.step}, {"tokens", s.tokens}, {"val/loss", e.loss()},
+    nlohmann::ordered_json line{{"step", s.step},
+                                {"tokens", s.tokens},
+                                {"val/loss", e.loss()},
                                 {"val/bits_per_byte", e.bits_per_byte()}};
     add_map_metrics(session_, line);
     log_.write(line);
@@ -85,8 +87,11 @@ class Loop {
     const auto& trainable = session_.optimizer->trainable();
     const double norm = gradient_norm(trainable);
     if (!std::isfinite(loss) || !std::isfinite(norm)) {
-      stop_for_nonfinite({.folder = folder_.path(), .step = s.step + 1, .loss = loss,
-                          .parameter = first_bad_gradient(trainable), .batches = micro_batches_});
+      stop_for_nonfinite({.folder = folder_.path(),
+                          .step = s.step + 1,
+                          .loss = loss,
+                          .parameter = first_bad_gradient(trainable),
+                          .batches = micro_batches_});
     }
     const OptimizerOptions& o = session_.config.optimizer;
     if (o.clip > 0) clip_gradient(trainable, norm, o.clip);
@@ -122,15 +127,26 @@ class Loop {
     pace_ = pace_ == 0 ? r.seconds : 0.9 * pace_ + 0.1 * r.seconds;
     const double tps = static_cast<double>(session_.config.tokens_per_step()) / r.seconds;
     const bool logged = s.step % t.log_every == 0 || s.step == t.steps;
-    progress_.step({.step = s.step, .steps = t.steps, .loss = r.loss, .grad_norm = r.norm, .lr = r.lr,
-                    .tokens_per_second = tps, .gflops = tps * flops_ / 1e9,
+    progress_.step({.step = s.step,
+                    .steps = t.steps,
+                    .loss = r.loss,
+                    .grad_norm = r.norm,
+                    .lr = r.lr,
+                    .tokens_per_second = tps,
+                    .gflops = tps * flops_ / 1e9,
                     .seconds_left = pace_ * static_cast<double>(t.steps - s.step),
                     .resident_bytes = resident_bytes()},
                    logged);
     if (!logged) return;
-    log_.write({{"step", s.step}, {"tokens", s.tokens}, {"train/loss", r.loss},
-                {"grad_norm", r.norm}, {"lr", r.lr}, {"tps", tps}, {"gflops", tps * flops_ / 1e9},
-                {"memory", resident_bytes()}, {"faults", r.faults}});
+    log_.write({{"step", s.step},
+                {"tokens", s.tokens},
+                {"train/loss", r.loss},
+                {"grad_norm", r.norm},
+                {"lr", r.lr},
+                {"tps", tps},
+                {"gflops", tps * flops_ / 1e9},
+                {"memory", resident_bytes()},
+                {"faults", r.faults}});
   }
 
   Session& session_;
@@ -154,12 +170,14 @@ void print_session(const Session& session, Progress& progress) {
       setting_name(m.knocks), count.total, count.knock, flops.forward / 1e6,
       100 * flops.knock / flops.forward));
   std::string ran;
-  for (const auto& [key, value] : session.state.ran) ran += (ran.empty() ? "" : ", ") + key + " " + value;
+  for (const auto& [key, value] : session.state.ran)
+    ran += (ran.empty() ? "" : ", ") + key + " " + value;
   progress.line("runs on: " + ran);
   for (const auto& group : session.optimizer->groups()) {
-    progress.line(fmt::format("  group {:<10}{:>4} tensors {:>12} parameters  lr x {}  decay {} to {}{}",
-                              group.name, group.tensors, group.parameters, group.lr_scale,
-                              group.weight_decay, group.decays_to, group.frozen ? "  frozen" : ""));
+    progress.line(
+        fmt::format("  group {:<10}{:>4} tensors {:>12} parameters  lr x {}  decay {} to {}{}",
+                    group.name, group.tensors, group.parameters, group.lr_scale, group.weight_decay,
+                    group.decays_to, group.frozen ? "  frozen" : ""));
   }
 }
 
@@ -211,11 +229,11 @@ void print_plan(RunConfig config) {
   print_session(session, progress);
   const RunConfig& c = session.config;
   const double tokens = static_cast<double>(c.train.steps) * c.tokens_per_step();
-  progress.line(fmt::format(
-      "plan: {} steps of {} tokens = {:.3g} tokens ({:.2f} epochs), state {}, into {}",
-      c.train.steps, c.tokens_per_step(), tokens,
-      tokens / static_cast<double>(session.corpus->train.tokens()),
-      bytes_text(16.0 * count_parameters(c.model).total), c.run_folder().string()));
+  progress.line(
+      fmt::format("plan: {} steps of {} tokens = {:.3g} tokens ({:.2f} epochs), state {}, into {}",
+                  c.train.steps, c.tokens_per_step(), tokens,
+                  tokens / static_cast<double>(session.corpus->train.tokens()),
+                  bytes_text(16.0 * count_parameters(c.model).total), c.run_folder().string()));
 }
 
 }  // namespace kha

@@ -15,14 +15,14 @@ namespace kha {
 struct TrainRequest {
   RunConfig config;
   ResumeRequest resume;
-  std::string label;   // before every live line, "kha-mlp seed 1  "
+  std::string label;  // before every live line, "kha-mlp seed 1  "
 };
 
 struct TrainReport {
   int64_t step = 0;
-  bool finished = false;        // all steps are done; else a signal ended it
-  bool trained = false;         // at least one step was made now
-  RunSummary summary = {};      // of the end; empty when not finished
+  bool finished = false;    // all steps are done; else a signal ended it
+  bool trained = false;     // at least one step was made now
+  RunSummary summary = {};  // of the end; empty when not finished
 };
 
 // Trains to the end, or until a signal, whose state it saves. The text may have been opened by the

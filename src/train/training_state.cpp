@@ -38,7 +38,8 @@ nlohmann::json parse_state(const std::filesystem::path& path) {
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
   if (json.is_discarded() || !json.is_object()) {
-    fail({.what = "this checkpoint has no training state", .where = path.string(),
+    fail({.what = "this checkpoint has no training state",
+          .where = path.string(),
           .cause = "the folder is a model without a trainer/ part, as `kha fold` writes it",
           .next = "start from its weights instead: --set init.from=" +
                   path.parent_path().parent_path().string()});
@@ -77,7 +78,9 @@ TrainingState read_training_state(const std::filesystem::path& checkpoint) {
                      .window_begin = data.at("window_begin")},
             .ran = json.at("ran").get<WhatRan>()};
   } catch (const nlohmann::json::exception& error) {
-    fail({.what = "the training state cannot be read", .where = path.string(), .found = error.what(),
+    fail({.what = "the training state cannot be read",
+          .where = path.string(),
+          .found = error.what(),
           .cause = "another version of kha wrote it, or it was edited"});
   }
 }

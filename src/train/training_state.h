@@ -13,10 +13,10 @@
 namespace kha {
 
 struct TrainingState {
-  int64_t step = 0;      // finished optimiser steps
-  int64_t tokens = 0;    // predicted positions so far
-  double seconds = 0;    // spent in training so far
-  DataPosition data;     // of the next step
+  int64_t step = 0;    // finished optimiser steps
+  int64_t tokens = 0;  // predicted positions so far
+  double seconds = 0;  // spent in training so far
+  DataPosition data;   // of the next step
   WhatRan ran;
 };
 

@@ -299,7 +299,8 @@ TEST_F(Checkpoints, KilledAtRandomMomentsTheLatestIsAlwaysGood) {
 
 TEST_F(Checkpoints, GoingOnFromAnOlderStepSetsLaterOnesAsideWhole) {
   for (const std::int64_t step : {2, 4, 6}) save(store_, step, "first");
-  EXPECT_THAT(store_.go_on_from(2), ElementsAre(root_ / "aside-step-00000004", root_ / "aside-step-00000006"));
+  EXPECT_THAT(store_.go_on_from(2),
+              ElementsAre(root_ / "aside-step-00000004", root_ / "aside-step-00000006"));
   EXPECT_EQ(store_.latest().good->step, 2);
   EXPECT_EQ(fs::read_symlink(root_ / "latest"), "step-00000002");
   EXPECT_EQ(find_fault(root_ / "aside-step-00000006"), std::nullopt);

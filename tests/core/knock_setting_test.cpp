@@ -107,7 +107,9 @@ TEST(AttentionSystem, IllegalMapIsRefusedWithTheDeclaredReason) {
   system.places[0].legal = {none, linear};
   system.places[0].reason_otherwise = "the scores absorb the projection";
   EXPECT_EQ(thrown([&] { check_legal(system, {linear, mlp, gate}, "layer 3"); }), "");
-  EXPECT_THAT(thrown([&] { check_legal(system, {mlp, none, none}, "layer 3"); }),
+  EXPECT_THAT(thrown([&] {
+                check_legal(system, {mlp, none, none}, "layer 3");
+              }),
               AllOf(HasSubstr("a `mlp` map may not stand on q of gqa"), HasSubstr("layer 3"),
                     HasSubstr("none, linear"), HasSubstr("the scores absorb the projection")));
 }

@@ -67,11 +67,22 @@ TEST(ModelConfig, ExplicitHeadWidthWins) {
 }
 
 TEST(ModelConfig, NullAndAbsentAreOneThing) {
-  const char* const optional[] = {"head_dim",      "num_key_value_heads", "rope_scaling",
-                                  "sliding_window", "eos_token_id",       "bos_token_id",
-                                  "pad_token_id",  "tie_word_embeddings", "rms_norm_eps",
-                                  "rope_theta",    "attention_bias",      "initializer_range",
-                                  "max_position_embeddings", "torch_dtype", "kha", "layer_types"};
+  const char* const optional[] = {"head_dim",
+                                  "num_key_value_heads",
+                                  "rope_scaling",
+                                  "sliding_window",
+                                  "eos_token_id",
+                                  "bos_token_id",
+                                  "pad_token_id",
+                                  "tie_word_embeddings",
+                                  "rms_norm_eps",
+                                  "rope_theta",
+                                  "attention_bias",
+                                  "initializer_range",
+                                  "max_position_embeddings",
+                                  "torch_dtype",
+                                  "kha",
+                                  "layer_types"};
   for (const char* key : optional) {
     EXPECT_EQ(parse(with(key, nullptr)), parse(without(key))) << key;
   }
@@ -166,9 +177,9 @@ TEST(ModelConfig, WrongTypesNameKeyExpectedAndFound) {
 
 TEST(ModelConfig, HostileSizesAreRefusedAtOnce) {
   const std::vector<json> values{0, -1, int64_t{1} << 40, INT64_MAX, INT64_MIN, UINT64_MAX};
-  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-                          "num_attention_heads", "num_key_value_heads", "head_dim",
-                          "max_position_embeddings"}) {
+  for (const char* key :
+       {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"}) {
     for (const json& value : values) {
       EXPECT_THAT(refusal(with(key, value)),
                   AllOf(HasSubstr("does not make a model"), HasSubstr("a whole number from 1 to"),
@@ -228,9 +239,12 @@ json with_maps(const json& kha) {
 }
 
 TEST(ModelConfig, MapsAreReadPerLayer) {
-  const ModelConfig c = parse(with_maps(
-      {{"version", 1}, {"base", "qwen3"}, {"attention", "gqa"}, {"v", "mlp"},
-       {"layers", {{"1", {{"v", "none"}}}, {"3", {{"q", "linear"}}}}}}));
+  const ModelConfig c =
+      parse(with_maps({{"version", 1},
+                       {"base", "qwen3"},
+                       {"attention", "gqa"},
+                       {"v", "mlp"},
+                       {"layers", {{"1", {{"v", "none"}}}, {"3", {{"q", "linear"}}}}}}));
   EXPECT_EQ(c.knocks.at(0), (LayerKnocks{none, none, mlp}));
   EXPECT_EQ(c.knocks.at(1), (LayerKnocks{none, none, none}));
   EXPECT_EQ(c.knocks.at(3), (LayerKnocks{linear, none, mlp}));

@@ -24,9 +24,9 @@ TEST(NearestName, TakesTheNearerOfTwo) {
 
 TEST(NearestName, DistanceMayReachHalfOfTheLength) {
   const std::vector<std::string> one{"abcdefgh"};
-  EXPECT_EQ(nearest_name("abcdWXYZ", one), "abcdefgh");     // 4 of 8
-  EXPECT_EQ(nearest_name("abcVWXYZ", one), std::nullopt);   // 5 of 8
-  EXPECT_EQ(nearest_name("x", {{"ab"}}), "ab");             // at least 2 are allowed
+  EXPECT_EQ(nearest_name("abcdWXYZ", one), "abcdefgh");    // 4 of 8
+  EXPECT_EQ(nearest_name("abcVWXYZ", one), std::nullopt);  // 5 of 8
+  EXPECT_EQ(nearest_name("x", {{"ab"}}), "ab");            // at least 2 are allowed
   EXPECT_EQ(nearest_name("x", {{"abc"}}), std::nullopt);
 }
 

@@ -26,7 +26,8 @@ TEST(SeedInterval, IsTheTextbookOne) {
 }
 
 TEST(DocumentInterval, WeighsDocumentsByTheirTargets) {
-  const DocumentLosses arm{{0, {10.0, 10}}, {1, {180.0, 90}}}, base{{0, {20.0, 10}}, {1, {180.0, 90}}};
+  const DocumentLosses arm{{0, {10.0, 10}}, {1, {180.0, 90}}},
+      base{{0, {20.0, 10}}, {1, {180.0, 90}}};
   EXPECT_NEAR(interval_over_documents(arm, base).mean, -0.1, 1e-12);
 }
 

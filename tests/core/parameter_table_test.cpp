@@ -39,15 +39,14 @@ TEST(ParameterTable, PlainTiedModelHasExactlyThePublicNames) {
     if (spec.layer <= 0) names.push_back(spec.name);
   }
   const std::string layer = "model.layers.0.";
-  EXPECT_THAT(names,
-              testing::ElementsAre(
-                  "model.embed_tokens.weight", layer + "input_layernorm.weight",
-                  layer + "self_attn.q_proj.weight", layer + "self_attn.k_proj.weight",
-                  layer + "self_attn.v_proj.weight", layer + "self_attn.q_norm.weight",
-                  layer + "self_attn.k_norm.weight", layer + "self_attn.o_proj.weight",
-                  layer + "post_attention_layernorm.weight", layer + "mlp.gate_proj.weight",
-                  layer + "mlp.up_proj.weight", layer + "mlp.down_proj.weight",
-                  "model.norm.weight"));
+  EXPECT_THAT(names, testing::ElementsAre(
+                         "model.embed_tokens.weight", layer + "input_layernorm.weight",
+                         layer + "self_attn.q_proj.weight", layer + "self_attn.k_proj.weight",
+                         layer + "self_attn.v_proj.weight", layer + "self_attn.q_norm.weight",
+                         layer + "self_attn.k_norm.weight", layer + "self_attn.o_proj.weight",
+                         layer + "post_attention_layernorm.weight", layer + "mlp.gate_proj.weight",
+                         layer + "mlp.up_proj.weight", layer + "mlp.down_proj.weight",
+                         "model.norm.weight"));
 }
 
 TEST(ParameterTable, ShapesAreOutByInAndFollowTheHeadWidth) {

@@ -51,8 +51,8 @@ struct Change {
   }
   void operator()(bool* value) const { *value = !*value; }
   void operator()(std::string* value) const {
-    const std::string other = field.choices.empty() ? "a \"quoted\" text\\with\n\ttabs é"
-                                                    : field.choices.back();
+    const std::string other =
+        field.choices.empty() ? "a \"quoted\" text\\with\n\ttabs é" : field.choices.back();
     *value = other == *value ? field.choices.front() : other;
   }
   void operator()(std::vector<std::string>* value) const {

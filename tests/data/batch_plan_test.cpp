@@ -118,10 +118,10 @@ TEST(BatchPlan, RefusesASavedPositionOfOtherData) {
   const auto refusal = [&](const BatchPlan& plan) {
     return message_of([&] { plan.check(saved); });
   };
-  EXPECT_THAT(refusal(BatchPlan(1000, 16, 10, 4)),
-              AllOf(HasSubstr("does not fit this data"), HasSubstr("step 13"),
-                    HasSubstr("sequence 130, in epoch 2"), HasSubstr("data seed"),
-                    HasSubstr("init.from")));
+  EXPECT_THAT(
+      refusal(BatchPlan(1000, 16, 10, 4)),
+      AllOf(HasSubstr("does not fit this data"), HasSubstr("step 13"),
+            HasSubstr("sequence 130, in epoch 2"), HasSubstr("data seed"), HasSubstr("init.from")));
   EXPECT_THAT(refusal(BatchPlan(1000, 16, 5, 3)), HasSubstr("sequences per batch changed"));
   DataPosition damaged = saved;
   damaged.step = std::numeric_limits<std::int64_t>::max();
@@ -133,9 +133,9 @@ TEST(BatchPlan, RefusesASavedPositionOfOtherData) {
 }
 
 TEST(BatchPlan, RefusesImpossibleSizes) {
-  EXPECT_THAT(message_of([] { BatchPlan(16, 16, 1, 0); }),
-              AllOf(HasSubstr("shorter than one window"), HasSubstr("context 16"),
-                    HasSubstr("16 tokens")));
+  EXPECT_THAT(
+      message_of([] { BatchPlan(16, 16, 1, 0); }),
+      AllOf(HasSubstr("shorter than one window"), HasSubstr("context 16"), HasSubstr("16 tokens")));
   EXPECT_THAT(message_of([] { BatchPlan(10, 0, 1, 0); }), HasSubstr("context is too small"));
   EXPECT_THAT(message_of([] { BatchPlan(10, 4, 0, 0); }), HasSubstr("sequences per batch"));
   EXPECT_THAT(message_of([] { BatchPlan(10, 4, 2, 0).windows(0, 1, 2); }),
@@ -143,8 +143,7 @@ TEST(BatchPlan, RefusesImpossibleSizes) {
 }
 
 TEST(EvaluationWindows, CoverEveryTargetOnce) {
-  EXPECT_THAT(evaluation_windows(11, 4, 0),
-              ElementsAre(Window{0, 4}, Window{4, 4}, Window{8, 2}));
+  EXPECT_THAT(evaluation_windows(11, 4, 0), ElementsAre(Window{0, 4}, Window{4, 4}, Window{8, 2}));
   EXPECT_THAT(evaluation_windows(9, 4, 0), ElementsAre(Window{0, 4}, Window{4, 4}));
   EXPECT_THAT(evaluation_windows(9, 4, 8), ElementsAre(Window{0, 4}, Window{4, 4}));
   EXPECT_THAT(evaluation_windows(3, 4, 0), ElementsAre(Window{0, 2}));

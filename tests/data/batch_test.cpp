@@ -17,9 +17,8 @@ class BatchTest : public TextFiles {
   TokenShard shard(const std::vector<std::int64_t>& lengths) const {
     std::vector<std::int64_t> ids(std::accumulate(lengths.begin(), lengths.end(), 0));
     std::iota(ids.begin(), ids.end(), 0);
-    TokenShardWriter writer(path("x.tokens"), {.vocab_size = 100,
-                                               .tokenizer_hash = 1,
-                                               .document_lengths = lengths});
+    TokenShardWriter writer(path("x.tokens"),
+                            {.vocab_size = 100, .tokenizer_hash = 1, .document_lengths = lengths});
     writer.write(ids);
     writer.finish();
     return TokenShard::open(path("x.tokens"), 1);

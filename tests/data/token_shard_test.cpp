@@ -23,9 +23,9 @@ class TokenShardTest : public TextFiles {
   fs::path write(const std::vector<std::int64_t>& lengths, std::int64_t vocab_size = 257) const {
     std::vector<std::int64_t> ids(std::accumulate(lengths.begin(), lengths.end(), 0));
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i) % vocab_size;
-    TokenShardWriter writer(path("x.tokens"), {.vocab_size = vocab_size,
-                                               .tokenizer_hash = tokenizer,
-                                               .document_lengths = lengths});
+    TokenShardWriter writer(
+        path("x.tokens"),
+        {.vocab_size = vocab_size, .tokenizer_hash = tokenizer, .document_lengths = lengths});
     writer.write(ids);
     writer.finish();
     return path("x.tokens");
@@ -142,9 +142,9 @@ TEST_F(TokenShardTest, RefusesAnotherTokenizer) {
 TEST_F(TokenShardTest, RefusesDamagedHeaders) {
   write({3, 4});
   constexpr auto huge = ~std::uint64_t{0};
-  EXPECT_THAT(refusal_after(8, std::uint32_t{7}),
-              AllOf(HasSubstr("another version"), HasSubstr("expected: 1"),
-                    HasSubstr("found:    7")));
+  EXPECT_THAT(
+      refusal_after(8, std::uint32_t{7}),
+      AllOf(HasSubstr("another version"), HasSubstr("expected: 1"), HasSubstr("found:    7")));
   EXPECT_THAT(refusal_after(12, std::uint32_t{3}),
               AllOf(HasSubstr("byte 12"), HasSubstr("id type")));
   EXPECT_THAT(refusal_after(16, huge), AllOf(HasSubstr("byte 16"), HasSubstr("vocabulary")));
@@ -153,8 +153,7 @@ TEST_F(TokenShardTest, RefusesDamagedHeaders) {
     EXPECT_THAT(refusal_after(40, count), HasSubstr("damaged"));
   }
   for (const std::uint64_t offset : {huge, std::uint64_t{0}, std::uint64_t{8}}) {
-    EXPECT_THAT(refusal_after(56, offset), HasSubstr("from 0 to 7"))
-        << offset;
+    EXPECT_THAT(refusal_after(56, offset), HasSubstr("from 0 to 7")) << offset;
   }
   EXPECT_THAT(refusal_after(48, std::uint64_t{1}), HasSubstr("offset 0 is 1"));
   EXPECT_THAT(refusal_after(64, std::uint64_t{6}), HasSubstr("offset 2 is 6"));
@@ -165,9 +164,9 @@ TEST_F(TokenShardTest, RefusesEveryOtherLength) {
   for (std::size_t length = 8; length < bytes.size(); ++length) {
     EXPECT_THAT(refusal_of(bytes.substr(0, length)), HasSubstr("damaged")) << length;
   }
-  EXPECT_THAT(refusal_of(bytes + "x"),
-              AllOf(HasSubstr("142 bytes: 2 documents and 7 ids of 2 bytes"),
-                    HasSubstr("143 bytes")));
+  EXPECT_THAT(
+      refusal_of(bytes + "x"),
+      AllOf(HasSubstr("142 bytes: 2 documents and 7 ids of 2 bytes"), HasSubstr("143 bytes")));
 }
 
 TEST_F(TokenShardTest, WriterRefusesWhatWasNotPlanned) {

@@ -56,9 +56,7 @@ TEST(ReferenceMaps, IdentityStartIsExact) {
 }
 
 // x = [1, 2]; M = [[1, 2], [3, 4]]: x M^T = [1 + 4, 3 + 8]. A transposed M would give [7, 10].
-TEST(ReferenceMaps, LinearByHand) {
-  EXPECT_EQ(linear({1, 2}, {1, 2, 3, 4}, 2), (Values{5, 11}));
-}
+TEST(ReferenceMaps, LinearByHand) { EXPECT_EQ(linear({1, 2}, {1, 2, 3, 4}, 2), (Values{5, 11})); }
 
 // x = [ln 3, 0], G = [[1, 0], [-1, 0]]: logits [ln 3, -ln 3], sigmoid [3/4, 1/4].
 TEST(ReferenceMaps, GateByHand) {

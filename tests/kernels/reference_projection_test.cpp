@@ -77,11 +77,10 @@ TEST(ReferenceProjection, Gradients) {
     Values dx(c.x.size(), nan_value), dweight(c.weight.size(), nan_value);
     Values dbias(c.bias.size(), nan_value), dmap(c.map.size(), nan_value);
     Values workspace(out * (2 * width + 1), nan_value);
-    ref::knocked_linear_backward(adjacent_rows(grad.data(), rows, out),
-                                 adjacent_rows(c.x.data(), rows, width), c.projection(),
-                                 adjacent_rows(dx.data(), rows, width),
-                                 {dweight.data(), has_bias ? dbias.data() : nullptr, dmap.data()},
-                                 workspace.data());
+    ref::knocked_linear_backward(
+        adjacent_rows(grad.data(), rows, out), adjacent_rows(c.x.data(), rows, width),
+        c.projection(), adjacent_rows(dx.data(), rows, width),
+        {dweight.data(), has_bias ? dbias.data() : nullptr, dmap.data()}, workspace.data());
     const auto loss = [&] { return dot(grad, c.forward()); };
     expect_gradient("x", c.x, dx, loss);
     expect_gradient("weight", c.weight, dweight, loss);

@@ -35,7 +35,7 @@ struct Case {
 
 // Rows of 0, 1, 17 and an odd product; D of 1, odd, powers of two and one past them.
 inline const std::vector<Case> shapes = {
-    {1, 1, {1}},  {3, 1, {2, 2}}, {2, 3, {5}},     {4, 8, {0}},  {4, 8, {3, 0, 2}}, {1, 16, {1}},
+    {1, 1, {1}},   {3, 1, {2, 2}},  {2, 3, {5}},  {4, 8, {0}}, {4, 8, {3, 0, 2}},  {1, 16, {1}},
     {3, 16, {17}}, {2, 17, {3, 5}}, {5, 33, {7}}, {4, 64, {}}, {2, 64, {2, 3, 5}}, {2, 128, {17}},
 };
 
@@ -56,8 +56,10 @@ inline std::vector<Case> all_cases() {
 // The same values in the given layout, for tensors of at least two dimensions.
 inline at::Tensor lay_out(const at::Tensor& x, Layout layout) {
   switch (layout) {
-    case Layout::contiguous: return x.contiguous();
-    case Layout::heads_first: return x.movedim(-2, 0).contiguous().movedim(0, -2);
+    case Layout::contiguous:
+      return x.contiguous();
+    case Layout::heads_first:
+      return x.movedim(-2, 0).contiguous().movedim(0, -2);
     case Layout::sliced: {
       const auto width = x.size(-1);
       auto shape = x.sizes().vec();

@@ -53,7 +53,9 @@ inline Tensors unwritten(const Tensors& arguments, const at::Tensor& result) {
 inline Operator linear_operator() {
   return {
       "knock_linear",
-      [](const Case& c) { return Tensors{features(c), square(c)}; },
+      [](const Case& c) {
+        return Tensors{features(c), square(c)};
+      },
       [](const Tensors& a) { return kha::ops::knock_linear(a[0], a[1]); },
       [](const Tensors& a) { return at::linear(a[0], a[1]); },
       [](const Tensors& a, const at::Tensor& grad) {
@@ -69,14 +71,16 @@ inline Operator linear_operator() {
 inline Operator gate_operator() {
   return {
       "knock_gate",
-      [](const Case& c) { return Tensors{features(c), square(c)}; },
+      [](const Case& c) {
+        return Tensors{features(c), square(c)};
+      },
       [](const Tensors& a) { return kha::ops::knock_gate(a[0], a[1]); },
       [](const Tensors& a) { return a[0] * (2 * at::sigmoid(at::linear(a[0], a[1]))); },
       [](const Tensors& a, const at::Tensor& grad) {
         Tensors out = unwritten(a, grad);
         reference::knock_gate(rows_of(a[0]), pointer(a[1]), rows_of(out[0]));
-        reference::knock_gate_backward(rows_of(grad), rows_of(a[0]), pointer(a[1]),
-                                       rows_of(out[1]), pointer(out[2]));
+        reference::knock_gate_backward(rows_of(grad), rows_of(a[0]), pointer(a[1]), rows_of(out[1]),
+                                       pointer(out[2]));
         return out;
       },
   };
@@ -96,7 +100,9 @@ inline Tensors mlp_reference(const Tensors& a, const at::Tensor& grad) {
 inline Operator mlp_operator() {
   return {
       "knock_mlp",
-      [](const Case& c) { return Tensors{features(c), square(c), square(c), square(c)}; },
+      [](const Case& c) {
+        return Tensors{features(c), square(c), square(c), square(c)};
+      },
       [](const Tensors& a) { return kha::ops::knock_mlp(a[0], a[1], a[2], a[3]); },
       [](const Tensors& a) {
         return at::linear(at::linear(a[0], a[1]) * (2 * at::sigmoid(at::linear(a[0], a[2]))), a[3]);

@@ -9,10 +9,14 @@ namespace {
 
 double epsilon_of(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kHalf: return 0x1p-10;
-    case at::kBFloat16: return 0x1p-7;
-    case at::kFloat: return 0x1p-23;
-    default: return 0x1p-52;
+    case at::kHalf:
+      return 0x1p-10;
+    case at::kBFloat16:
+      return 0x1p-7;
+    case at::kFloat:
+      return 0x1p-23;
+    default:
+      return 0x1p-52;
   }
 }
 
@@ -75,7 +79,8 @@ TEST(OpsParity, NanAndInfinityPropagateAsInTheReference) {
       EXPECT_TRUE(want[0].isnan().any().item<bool>());
       for (std::size_t i = 0; i < want.size(); ++i) {
         EXPECT_TRUE(at::allclose(found[i], want[i], 1e-4, 1e-4, /*equal_nan=*/true))
-            << op.name << ", output " << i << ", " << dtype << "\n" << found[i] << want[i];
+            << op.name << ", output " << i << ", " << dtype << "\n"
+            << found[i] << want[i];
       }
     }
   }

@@ -44,8 +44,8 @@ TEST(WeightSpace, IdentityMapKeepsThePlainProjectionsBits) {
   for (at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const at::Tensor x = at::randn({2, 17, 24}).to(dtype), weight = at::randn({32, 24}).to(dtype);
     const at::Tensor bias = at::randn({32}).to(dtype), map = at::eye(8).to(dtype);
-    EXPECT_TRUE(at::equal(kha::ops::knocked_linear(x, weight, bias, map),
-                          at::linear(x, weight, bias)));
+    EXPECT_TRUE(
+        at::equal(kha::ops::knocked_linear(x, weight, bias, map), at::linear(x, weight, bias)));
   }
 }
 

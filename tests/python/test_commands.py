@@ -187,3 +187,20 @@ def test_options_that_may_be_repeated_take_one_value_each(kha, mlp_run, tmp_path
     assert kha("diff", "--text", text, "--text", text, mlp_run, mlp_run).returncode == 0
     assert kha("generate", "--stop", "zz", mlp_run, "--max-tokens", 2).returncode == 0
     assert kha("fold", "--text", text, mlp_run, "--to", tmp_path / "x").returncode == 0
+
+
+@pytest.mark.parametrize("command", [["generate", "MODEL"], ["eval", "MODEL", "TEXT"], ["diff", "MODEL", "MODEL"]])
+def test_another_tokenizer_is_refused(kha, mlp_run, tmp_path, command):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree((mlp_run / "checkpoints/latest").resolve(), copy)
+    tokenizer = json.loads((copy / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"] = {"a": 0, "b": 1}
+    (copy / "tokenizer.json").write_text(json.dumps(tokenizer))
+    text = tmp_path / "t.txt"
+    text.write_text("the heads")
+    words = {"MODEL": copy, "TEXT": text}
+    result = kha(*[words.get(word, word) for word in command])
+    assert result.returncode == 2
+    assert "a tokenizer that is not read here" in result.stderr and "tokenizer.json" in result.stderr

@@ -15,8 +15,8 @@ Matrix two(double a, double b, double c, double d) {
 
 // By hand: two heads of width 2, three inputs; the map is not symmetric.
 TEST(FoldMatrices, MapAfterAProjectionMultipliesEachHeadFromTheLeft) {
-  std::vector<double> weight{1, 2, 3, 4, 5, 6,      // head 0: two rows
-                             -1, 0, 1, 2, 2, -3};   // head 1
+  std::vector<double> weight{1,  2, 3, 4, 5, 6,    // head 0: two rows
+                             -1, 0, 1, 2, 2, -3};  // head 1
   fold_into_rows(weight, two(1, 10, 0, 2), 3);
   EXPECT_EQ(weight, (std::vector<double>{41, 52, 63, 8, 10, 12, 19, 20, -29, 4, 4, -6}));
 }
@@ -28,9 +28,8 @@ TEST(FoldMatrices, BiasIsAWeightWithOneInput) {
 }
 
 TEST(FoldMatrices, MapBeforeAProjectionMultipliesEachHeadFromTheRight) {
-  std::vector<double> weight{1, 2, 3, 4,    // output 0: heads of width 2 side by side
-                             5, 6, 7, 8,
-                             0, 1, -1, 0};
+  std::vector<double> weight{1, 2, 3, 4,  // output 0: heads of width 2 side by side
+                             5, 6, 7, 8, 0, 1, -1, 0};
   fold_into_columns(weight, two(1, 10, 0, 2), 3);
   EXPECT_EQ(weight, (std::vector<double>{1, 14, 3, 38, 5, 62, 7, 86, 0, 2, -1, -10}));
 }

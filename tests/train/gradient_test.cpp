@@ -122,7 +122,8 @@ TEST(Gradient, StepsKeepMovingADiagonalOfOnes) {
   Optimizer optimizer(config, parameter_table(config.model), parameters);
   const std::string up = knock_name(0, KnockSlot::v, "up.weight");
   for (int step = 0; step < 3; ++step) {
-    accumulate_gradient(config.model, parameters, {make_batch({12, 12}, 0, 12)}, {.dtype = at::kBFloat16});
+    accumulate_gradient(config.model, parameters, {make_batch({12, 12}, 0, 12)},
+                        {.dtype = at::kBFloat16});
     optimizer.step(6e-4);
   }
   EXPECT_EQ(parameters.at(up).scalar_type(), at::kFloat);

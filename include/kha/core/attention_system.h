@@ -19,9 +19,9 @@ struct KnockPlace {
   KnockSlot slot;
   std::vector<KnockKind> legal;
   std::string reason_otherwise;
-  std::string projection;   // e.g. "q_proj": rows are heads x D; `linear` folds into it
-  bool key_value_heads;     // the projection has H_kv heads, else H
-  bool values;              // attention is linear in what it gives: the last factor folds into o_proj
+  std::string projection;  // e.g. "q_proj": rows are heads x D; `linear` folds into it
+  bool key_value_heads;    // the projection has H_kv heads, else H
+  bool values;  // attention is linear in what it gives: the last factor folds into o_proj
 };
 
 struct AttentionDeclaration {
@@ -37,7 +37,8 @@ struct AttentionDeclaration {
 const std::vector<AttentionDeclaration>& attention_declarations();
 
 // Fails with the nearest name for a system that does not exist.
-const AttentionDeclaration& attention_declaration(const std::string& name, const std::string& where);
+const AttentionDeclaration& attention_declaration(const std::string& name,
+                                                  const std::string& where);
 
 // Fails, with the declared reason and the legal kinds, where a map may not stand.
 void check_legal(const AttentionDeclaration& system, const LayerKnocks& knocks,

@@ -21,9 +21,9 @@ struct Batch {
   std::int64_t context = 0;
   std::vector<std::int64_t> inputs;
   std::vector<std::int64_t> targets;
-  std::vector<std::uint8_t> counted;      // 1 where the target counts in the loss
-  std::vector<std::int64_t> documents;    // index in the shard of the target's document
-  std::int64_t counted_targets = 0;       // sum of `counted`
+  std::vector<std::uint8_t> counted;    // 1 where the target counts in the loss
+  std::vector<std::int64_t> documents;  // index in the shard of the target's document
+  std::int64_t counted_targets = 0;     // sum of `counted`
 };
 
 // Fills `batch`, reusing its memory, with one row a window. The windows must lie in the shard and

@@ -26,9 +26,9 @@ FlopCount flops_per_token(const ModelConfig& config, int64_t sequence_length);
 
 // The paper's own count for one layer with H heads of width d / H (eq. 10-12), T tokens.
 struct PaperFlops {
-  double attention;    // 8 T d^2 + 4 T^2 d
-  double feed_forward; // 18 T d^2
-  double knock;        // 6 T d^2 / n
+  double attention;     // 8 T d^2 + 4 T^2 d
+  double feed_forward;  // 18 T d^2
+  double knock;         // 6 T d^2 / n
 };
 PaperFlops paper_flops(double tokens, double width, double heads);
 

@@ -15,11 +15,11 @@ enum class ExitCode : int { good = 0, check_failed = 1, bad_input = 2 };
 // The parts of a message. `what` is one sentence without a full stop; empty parts are left out.
 struct Diagnosis {
   std::string what;
-  std::string where = {};     // file, tensor, offset, key
+  std::string where = {};  // file, tensor, offset, key
   std::string expected = {};
   std::string found = {};
-  std::string cause = {};     // likely cause
-  std::string next = {};      // the next command or edit
+  std::string cause = {};  // likely cause
+  std::string next = {};   // the next command or edit
 };
 
 class Error : public std::runtime_error {

@@ -16,23 +16,23 @@ namespace kha {
 
 struct ModelConfig {
   int64_t vocab_size = 257;
-  int64_t hidden_size = 256;              // d
-  int64_t intermediate_size = 768;        // width of the feed-forward
-  int64_t num_hidden_layers = 4;          // L
-  int64_t num_attention_heads = 8;        // H
-  int64_t num_key_value_heads = 2;        // H_kv, divides H
-  int64_t head_dim = 32;                  // D, even; H * D need not be d
+  int64_t hidden_size = 256;        // d
+  int64_t intermediate_size = 768;  // width of the feed-forward
+  int64_t num_hidden_layers = 4;    // L
+  int64_t num_attention_heads = 8;  // H
+  int64_t num_key_value_heads = 2;  // H_kv, divides H
+  int64_t head_dim = 32;            // D, even; H * D need not be d
   int64_t max_position_embeddings = 256;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
   bool tie_word_embeddings = true;
-  bool attention_bias = false;            // biases on q, k, v and o projections
+  bool attention_bias = false;  // biases on q, k, v and o projections
   double initializer_range = 0.02;
   std::optional<int64_t> bos_token_id;
-  std::vector<int64_t> eos_token_id;      // config.json may hold one or a list
+  std::vector<int64_t> eos_token_id;  // config.json may hold one or a list
   std::optional<int64_t> pad_token_id;
-  std::string dtype = "float32";          // storage type named by config.json
-  std::string attention = "gqa";          // the attention system (attention_system.h)
+  std::string dtype = "float32";  // storage type named by config.json
+  std::string attention = "gqa";  // the attention system (attention_system.h)
   ModelKnocks knocks;
 
   // Queries a KV head serves: query head h reads KV head h / group().

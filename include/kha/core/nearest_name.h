@@ -10,7 +10,8 @@ namespace kha {
 
 // The candidate with the smallest edit distance to `name`, or nothing when all are farther than
 // half of the name's length (at least 2).
-std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
+std::optional<std::string> nearest_name(std::string_view name,
+                                        std::span<const std::string> candidates);
 
 // " (did you mean `x`?)", or an empty string.
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);

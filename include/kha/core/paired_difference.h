@@ -18,7 +18,7 @@ struct Interval {
 Interval interval_over_seeds(const std::vector<double>& differences);
 
 struct DocumentLoss {
-  double nats = 0;         // summed over the document's counted targets
+  double nats = 0;  // summed over the document's counted targets
   int64_t targets = 0;
 };
 using DocumentLosses = std::map<int64_t, DocumentLoss>;  // by document index in the shard

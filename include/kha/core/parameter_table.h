@@ -22,8 +22,8 @@ struct ParameterSpec {
   std::string name;
   std::vector<int64_t> shape;  // linear weights are [out, in]
   Role role;
-  Init init;                   // `normal`: mean 0, standard deviation initializer_range
-  int64_t layer = -1;          // -1 outside the layers
+  Init init;           // `normal`: mean 0, standard deviation initializer_range
+  int64_t layer = -1;  // -1 outside the layers
 
   int64_t elements() const;
 };
@@ -34,7 +34,7 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& config,
 
 // The matrices of one map, as stored: linear: weight; mlp: up, gate, down; gate: gate.
 struct KnockTensor {
-  std::string suffix;  // e.g. "up.weight"
+  std::string suffix;       // e.g. "up.weight"
   bool starts_at_identity;  // else it starts at zero
 };
 std::vector<KnockTensor> knock_tensors(KnockKind kind);

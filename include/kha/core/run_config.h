@@ -25,10 +25,10 @@ struct RunOptions {
 
 struct KnockOptions {
   std::string setting = "kha-mlp";
-  std::string q, k, v;          // a kind each; empty: as the setting says
+  std::string q, k, v;  // a kind each; empty: as the setting says
   std::map<std::string, std::map<std::string, std::string>> layers;  // [knock.layers.3] v = "none"
   std::string start = "identity";
-  std::string plan = "auto";    // where linear maps are applied: auto | weight | activation
+  std::string plan = "auto";  // where linear maps are applied: auto | weight | activation
 };
 
 struct DataOptions {
@@ -36,30 +36,30 @@ struct DataOptions {
   std::vector<std::string> extensions;  // of files in folders; empty: every text file
   double validation_share = 0.02;       // of the documents
   int64_t split_seed = 1;
-  std::string fingerprint;              // the text that was meant; another is reported, not refused
-  std::string cache;                    // folder of token shards; empty: folder/.data
-  bool boundary_targets = true;         // count the guess of a document's first token
+  std::string fingerprint;       // the text that was meant; another is reported, not refused
+  std::string cache;             // folder of token shards; empty: folder/.data
+  bool boundary_targets = true;  // count the guess of a document's first token
 };
 
 struct TrainOptions {
   int64_t steps = 1000;
-  int64_t context = 256;        // tokens a sequence
-  int64_t batch = 8;            // sequences a micro-batch
-  int64_t accumulate = 1;       // micro-batches a step
+  int64_t context = 256;           // tokens a sequence
+  int64_t batch = 8;               // sequences a micro-batch
+  int64_t accumulate = 1;          // micro-batches a step
   std::string precision = "auto";  // auto | fp32 | bf16
   std::string device = "cpu";      // cpu | cuda
   int64_t threads = 0;             // 0: one a core
   int64_t log_every = 10;
   int64_t eval_every = 200;
-  int64_t eval_tokens = 65536;     // validation tokens an evaluation reads; 0: all
+  int64_t eval_tokens = 65536;  // validation tokens an evaluation reads; 0: all
   int64_t save_every = 500;
-  int64_t keep_last = 2;           // checkpoints kept; the newest good one always is
-  int64_t keep_every = 0;          // and every checkpoint at a multiple of this many steps
+  int64_t keep_last = 2;   // checkpoints kept; the newest good one always is
+  int64_t keep_every = 0;  // and every checkpoint at a multiple of this many steps
 };
 
 struct GroupOptions {
   double lr_scale = 1.0;
-  double weight_decay = -1.0;   // -1: the group's default
+  double weight_decay = -1.0;  // -1: the group's default
   bool freeze = false;
 };
 
@@ -68,9 +68,9 @@ struct OptimizerOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;        // of matrices, embedding and head
-  double clip = 1.0;                // largest gradient norm; 0: no clipping
-  std::string knock_decay = "auto"; // auto | paper | none | to_identity
+  double weight_decay = 0.1;                              // of matrices, embedding and head
+  double clip = 1.0;                                      // largest gradient norm; 0: no clipping
+  std::string knock_decay = "auto";                       // auto | paper | none | to_identity
   std::array<GroupOptions, std::size(all_roles)> groups;  // indexed by Role
 };
 
@@ -82,18 +82,18 @@ struct ScheduleOptions {
 };
 
 struct InitOptions {
-  std::string from;             // a step folder whose weights start this run
-  bool optimizer = false;       // and its optimiser state, by parameter name
+  std::string from;        // a step folder whose weights start this run
+  bool optimizer = false;  // and its optimiser state, by parameter name
 };
 
 struct CompareOptions {
   std::vector<std::string> settings{"baseline", "kha-linear", "kha-mlp"};
-  int64_t seeds = 1;            // run.seed, run.seed + 1, …
+  int64_t seeds = 1;  // run.seed, run.seed + 1, …
 };
 
 struct RunConfig {
   RunOptions run;
-  ModelConfig model;            // vocab_size and token ids come from the tokenizer
+  ModelConfig model;  // vocab_size and token ids come from the tokenizer
   KnockOptions knock;
   DataOptions data;
   TrainOptions train;
@@ -117,7 +117,7 @@ enum class OnResume {
 using FieldValue = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*>;
 
 struct Field {
-  std::string key;              // "train.steps"
+  std::string key;  // "train.steps"
   FieldValue value;
   OnResume on_resume;
   std::string help;

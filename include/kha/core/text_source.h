@@ -25,12 +25,12 @@ struct TextDocument {
 
 // Files of the folders that did not become documents.
 struct SkippedFiles {
-  std::int64_t empty = 0;            // nothing in them, or blanks only
-  std::int64_t binary = 0;           // a NUL byte in them
+  std::int64_t empty = 0;   // nothing in them, or blanks only
+  std::int64_t binary = 0;  // a NUL byte in them
   std::int64_t other_extension = 0;
-  std::int64_t hidden = 0;           // files and whole folders whose name starts with a dot
-  std::int64_t not_a_file = 0;       // pipes, sockets, devices, links to nothing
-  std::int64_t repeated = 0;         // the same file reached a second time
+  std::int64_t hidden = 0;      // files and whole folders whose name starts with a dot
+  std::int64_t not_a_file = 0;  // pipes, sockets, devices, links to nothing
+  std::int64_t repeated = 0;    // the same file reached a second time
 };
 
 struct TextSource {

@@ -48,11 +48,11 @@ void knock_gate_backward(Input grad, Input x, const double* gate, Output dx, dou
 // A projection whose heads are mapped in weight space: with W_h: [D, d] the rows of head h,
 // W'_h = M W_h, b'_h = M b_h, and y = x W'^T + b'.
 struct Projection {
-  const double* weight;     // [heads * D, d]
-  const double* bias;       // [heads * D], or null
-  const double* map;        // [D, D]
+  const double* weight;  // [heads * D, d]
+  const double* bias;    // [heads * D], or null
+  const double* map;     // [D, D]
   std::int64_t heads;
-  std::int64_t head_dim;    // D
+  std::int64_t head_dim;  // D
 };
 struct ProjectionGradients {
   double* weight;  // [heads * D, d]

@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <fstream>
 #include <sstream>
-#include <toml++/toml.h>
 
 #include "kha/core/error.h"
 #include "kha/core/nearest_name.h"
@@ -119,10 +117,12 @@ std::string value_text(const FieldValue& value) {
 
 void check_limits(const Field& field, const std::string& where) {
   double number = 0;
-  if (const auto* whole = std::get_if<int64_t*>(&field.value)) number = static_cast<double>(**whole);
+  if (const auto* whole = std::get_if<int64_t*>(&field.value))
+    number = static_cast<double>(**whole);
   if (const auto* real = std::get_if<double*>(&field.value)) number = **real;
   if (!(number >= field.least && number <= field.most) && field.least > -1e300) {
-    fail({.what = "`" + field.key + "` is out of range", .where = where,
+    fail({.what = "`" + field.key + "` is out of range",
+          .where = where,
           .expected = fmt::format("{} to {} ({})", field.least, field.most, field.help),
           .found = value_text(field.value)});
   }
@@ -131,7 +131,8 @@ void check_limits(const Field& field, const std::string& where) {
   for (const auto& choice : field.choices) {
     if (choice == **text) return;
   }
-  fail({.what = fmt::format("`{}` is not a value of `{}`{}", **text, field.key, did_you_mean(**text, field.choices)),
+  fail({.what = fmt::format("`{}` is not a value of `{}`{}", **text, field.key,
+                            did_you_mean(**text, field.choices)),
         .where = where,
         .expected = fmt::format("one of {}", fmt::join(field.choices, ", ")),
         .found = **text});
@@ -151,7 +152,8 @@ bool assign_layer(RunConfig& config, const std::string& key, const toml::node& n
   // One spelling a layer: "03" beside "3" would let one of two win unseen.
   const bool number = digits && layer.size() < 6 && (layer[0] != '0' || layer.size() == 1);
   if (!number || !kind || (slot != "q" && slot != "k" && slot != "v")) {
-    fail({.what = "`" + key + "` does not name a map of a layer", .where = where,
+    fail({.what = "`" + key + "` does not name a map of a layer",
+          .where = where,
           .expected = "[knock.layers.3] with q, k or v = \"none\", \"linear\", \"mlp\" or \"gate\"",
           .found = key});
   }
@@ -173,7 +175,8 @@ void check_group_decay(const RunConfig& config, const std::string& where) {
     if (decay >= 0 || decay == -1) continue;
     fail({.what = "a weight decay may not be negative",
           .where = where + ", optimizer.groups." + to_string(role) + ".weight_decay",
-          .expected = "0 or more, or -1 for the default", .found = number_text(decay)});
+          .expected = "0 or more, or -1 for the default",
+          .found = number_text(decay)});
   }
 }
 
@@ -189,7 +192,8 @@ void apply_table(RunConfig& config, const toml::table& table, const std::string&
     if (!assign_layer(config, key, *node, line)) {
       const auto found = std::find(names.begin(), names.end(), key);
       if (found == names.end()) {
-        fail({.what = "unknown key `" + key + "`" + did_you_mean(key, names), .where = line,
+        fail({.what = "unknown key `" + key + "`" + did_you_mean(key, names),
+              .where = line,
               .next = "`kha train --print-config` lists every key with its meaning"});
       }
       const Field& field = fields[found - names.begin()];
@@ -214,7 +218,9 @@ void apply_set(RunConfig& config, const std::string& set) {
   const auto equals = set.find('=');
   const std::string where = "--set " + set;
   if (equals == std::string::npos || equals == 0) {
-    fail({.what = "--set wants key=value", .where = where, .expected = "for example --set train.steps=200"});
+    fail({.what = "--set wants key=value",
+          .where = where,
+          .expected = "for example --set train.steps=200"});
   }
   const std::string key = set.substr(0, equals), value = set.substr(equals + 1);
   toml::table table;
@@ -248,8 +254,10 @@ RunConfig parse_run_config(const std::string& toml_text, const std::string& wher
 RunConfig read_run_config(const std::filesystem::path& path, const std::vector<std::string>& sets) {
   std::ifstream file(path, std::ios::binary);
   if (!file || std::filesystem::is_directory(path)) {
-    fail({.what = "cannot read the run's configuration", .where = path.string(),
-          .expected = "a TOML file", .found = std::filesystem::exists(path) ? "not a readable file" : "no such file",
+    fail({.what = "cannot read the run's configuration",
+          .where = path.string(),
+          .expected = "a TOML file",
+          .found = std::filesystem::exists(path) ? "not a readable file" : "no such file",
           .next = "see configs/ for examples"});
   }
   std::stringstream text;
@@ -267,7 +275,8 @@ std::string to_toml(const RunConfig& config) {
       out += (out.empty() ? "[" : "\n[") + table + "]\n";
       section = table;
     }
-    out += fmt::format("{} = {}  # {}\n", field.key.substr(dot + 1), value_text(field.value), field.help);
+    out += fmt::format("{} = {}  # {}\n", field.key.substr(dot + 1), value_text(field.value),
+                       field.help);
   }
   for (const auto& [layer, slots] : config.knock.layers) {
     out += "\n[knock.layers." + layer + "]\n";
@@ -282,12 +291,15 @@ ModelKnocks resolve_knocks(const KnockOptions& options, const std::string& where
   const std::pair<KnockSlot, const std::string*> slots[] = {
       {KnockSlot::q, &options.q}, {KnockSlot::k, &options.k}, {KnockSlot::v, &options.v}};
   for (const auto& [slot, kind] : slots) {
-    if (!kind->empty()) knocks.all.at(slot) = parse_knock_kind(*kind, where + ", knock." + to_string(slot));
+    if (!kind->empty())
+      knocks.all.at(slot) = parse_knock_kind(*kind, where + ", knock." + to_string(slot));
   }
   for (const auto& [layer, own] : options.layers) {
     LayerKnocks maps = knocks.all;
     for (const auto& [slot, kind] : own) {
-      maps.at(slot == "q" ? KnockSlot::q : slot == "k" ? KnockSlot::k : KnockSlot::v) =
+      maps.at(slot == "q"   ? KnockSlot::q
+              : slot == "k" ? KnockSlot::k
+                            : KnockSlot::v) =
           parse_knock_kind(kind, where + ", knock.layers." + layer + "." + slot);
     }
     if (maps != knocks.all) knocks.layers[std::stoll(layer)] = maps;

@@ -10,7 +10,8 @@ constexpr double large = 1e15;
 void add_run(std::vector<Field>& f, RunConfig& c) {
   f.push_back({"run.name", &c.run.name, free, "name of the run's folder"});
   f.push_back({"run.folder", &c.run.folder, free, "folder of the runs"});
-  f.push_back({"run.seed", &c.run.seed, refused, "seed of initialisation and data order", {}, 0, large});
+  f.push_back(
+      {"run.seed", &c.run.seed, refused, "seed of initialisation and data order", {}, 0, large});
 }
 
 void add_model(std::vector<Field>& f, RunConfig& c) {
@@ -18,16 +19,44 @@ void add_model(std::vector<Field>& f, RunConfig& c) {
   const double most = 1 << 24;
   f.push_back({"model.attention", &m.attention, refused, "attention system", {"gqa"}});
   f.push_back({"model.hidden_size", &m.hidden_size, refused, "model width d", {}, 1, most});
-  f.push_back({"model.intermediate_size", &m.intermediate_size, refused, "feed-forward width", {}, 1, most});
+  f.push_back({"model.intermediate_size",
+               &m.intermediate_size,
+               refused,
+               "feed-forward width",
+               {},
+               1,
+               most});
   f.push_back({"model.num_hidden_layers", &m.num_hidden_layers, refused, "layers", {}, 1, 10000});
-  f.push_back({"model.num_attention_heads", &m.num_attention_heads, refused, "query heads H", {}, 1, most});
-  f.push_back({"model.num_key_value_heads", &m.num_key_value_heads, refused, "KV heads, a divisor of H", {}, 1, most});
-  f.push_back({"model.head_dim", &m.head_dim, refused, "head width D, even; H x D need not be d", {}, 2, 65536});
-  f.push_back({"model.rms_norm_eps", &m.rms_norm_eps, refused, "epsilon of every norm", {}, 1e-12, 0.1});
-  f.push_back({"model.rope_theta", &m.rope_theta, refused, "base of the rotary embedding", {}, 1.0, large});
-  f.push_back({"model.tie_word_embeddings", &m.tie_word_embeddings, refused, "one matrix for input and output"});
+  f.push_back(
+      {"model.num_attention_heads", &m.num_attention_heads, refused, "query heads H", {}, 1, most});
+  f.push_back({"model.num_key_value_heads",
+               &m.num_key_value_heads,
+               refused,
+               "KV heads, a divisor of H",
+               {},
+               1,
+               most});
+  f.push_back({"model.head_dim",
+               &m.head_dim,
+               refused,
+               "head width D, even; H x D need not be d",
+               {},
+               2,
+               65536});
+  f.push_back(
+      {"model.rms_norm_eps", &m.rms_norm_eps, refused, "epsilon of every norm", {}, 1e-12, 0.1});
+  f.push_back(
+      {"model.rope_theta", &m.rope_theta, refused, "base of the rotary embedding", {}, 1.0, large});
+  f.push_back({"model.tie_word_embeddings", &m.tie_word_embeddings, refused,
+               "one matrix for input and output"});
   f.push_back({"model.attention_bias", &m.attention_bias, refused, "biases on q, k, v, o"});
-  f.push_back({"model.initializer_range", &m.initializer_range, refused, "standard deviation of the start", {}, 1e-6, 10});
+  f.push_back({"model.initializer_range",
+               &m.initializer_range,
+               refused,
+               "standard deviation of the start",
+               {},
+               1e-6,
+               10});
 }
 
 void add_knock(std::vector<Field>& f, RunConfig& c) {
@@ -35,21 +64,39 @@ void add_knock(std::vector<Field>& f, RunConfig& c) {
   for (const auto& setting : named_settings()) names.push_back(setting.name);
   const std::vector<std::string> kinds{"", "none", "linear", "mlp", "gate"};
   f.push_back({"knock.setting", &c.knock.setting, refused, "named setting of the maps", names});
-  f.push_back({"knock.q", &c.knock.q, refused, "map on the queries; empty: as the setting says", kinds});
+  f.push_back(
+      {"knock.q", &c.knock.q, refused, "map on the queries; empty: as the setting says", kinds});
   f.push_back({"knock.k", &c.knock.k, refused, "map on the keys", kinds});
   f.push_back({"knock.v", &c.knock.v, refused, "map on the values", kinds});
-  f.push_back({"knock.start", &c.knock.start, refused, "how the maps begin", {"identity", "random"}});
-  f.push_back({"knock.plan", &c.knock.plan, refused, "where linear maps are applied", {"auto", "weight", "activation"}});
+  f.push_back(
+      {"knock.start", &c.knock.start, refused, "how the maps begin", {"identity", "random"}});
+  f.push_back({"knock.plan",
+               &c.knock.plan,
+               refused,
+               "where linear maps are applied",
+               {"auto", "weight", "activation"}});
 }
 
 void add_data(std::vector<Field>& f, RunConfig& c) {
-  f.push_back({"data.paths", &c.data.paths, refused, "text files or folders; every file is a document"});
-  f.push_back({"data.extensions", &c.data.extensions, refused, "of files in folders; empty: every text file"});
-  f.push_back({"data.validation_share", &c.data.validation_share, refused, "share of documents held out", {}, 0, 0.9});
-  f.push_back({"data.split_seed", &c.data.split_seed, refused, "seed of the held-out split", {}, 0, large});
-  f.push_back({"data.fingerprint", &c.data.fingerprint, free, "hash of the text that was meant; another is reported"});
-  f.push_back({"data.cache", &c.data.cache, free, "folder of token shards; empty: run.folder/.data"});
-  f.push_back({"data.boundary_targets", &c.data.boundary_targets, refused, "count the guess of a document's first token"});
+  f.push_back(
+      {"data.paths", &c.data.paths, refused, "text files or folders; every file is a document"});
+  f.push_back({"data.extensions", &c.data.extensions, refused,
+               "of files in folders; empty: every text file"});
+  f.push_back({"data.validation_share",
+               &c.data.validation_share,
+               refused,
+               "share of documents held out",
+               {},
+               0,
+               0.9});
+  f.push_back(
+      {"data.split_seed", &c.data.split_seed, refused, "seed of the held-out split", {}, 0, large});
+  f.push_back({"data.fingerprint", &c.data.fingerprint, free,
+               "hash of the text that was meant; another is reported"});
+  f.push_back(
+      {"data.cache", &c.data.cache, free, "folder of token shards; empty: run.folder/.data"});
+  f.push_back({"data.boundary_targets", &c.data.boundary_targets, refused,
+               "count the guess of a document's first token"});
 }
 
 void add_train(std::vector<Field>& f, RunConfig& c) {
@@ -58,15 +105,43 @@ void add_train(std::vector<Field>& f, RunConfig& c) {
   f.push_back({"train.context", &t.context, refused, "tokens a sequence", {}, 1, 1 << 24});
   f.push_back({"train.batch", &t.batch, refused, "sequences a micro-batch", {}, 1, 1 << 24});
   f.push_back({"train.accumulate", &t.accumulate, refused, "micro-batches a step", {}, 1, 1 << 24});
-  f.push_back({"train.precision", &t.precision, noted, "arithmetic of the layers; weights stay fp32", {"auto", "fp32", "bf16"}});
+  f.push_back({"train.precision",
+               &t.precision,
+               noted,
+               "arithmetic of the layers; weights stay fp32",
+               {"auto", "fp32", "bf16"}});
   f.push_back({"train.device", &t.device, noted, "where tensors live", {"cpu", "cuda"}});
   f.push_back({"train.threads", &t.threads, noted, "threads; 0: one a core", {}, 0, 4096});
   f.push_back({"train.log_every", &t.log_every, free, "steps between log lines", {}, 1, large});
-  f.push_back({"train.eval_every", &t.eval_every, free, "steps between evaluations; 0: only at the end", {}, 0, large});
-  f.push_back({"train.eval_tokens", &t.eval_tokens, free, "validation tokens an evaluation reads; 0: all", {}, 0, large});
-  f.push_back({"train.save_every", &t.save_every, free, "steps between checkpoints; 0: only at the end", {}, 0, large});
+  f.push_back({"train.eval_every",
+               &t.eval_every,
+               free,
+               "steps between evaluations; 0: only at the end",
+               {},
+               0,
+               large});
+  f.push_back({"train.eval_tokens",
+               &t.eval_tokens,
+               free,
+               "validation tokens an evaluation reads; 0: all",
+               {},
+               0,
+               large});
+  f.push_back({"train.save_every",
+               &t.save_every,
+               free,
+               "steps between checkpoints; 0: only at the end",
+               {},
+               0,
+               large});
   f.push_back({"train.keep_last", &t.keep_last, free, "checkpoints kept", {}, 1, large});
-  f.push_back({"train.keep_every", &t.keep_every, free, "and each at a multiple of this; 0: none", {}, 0, large});
+  f.push_back({"train.keep_every",
+               &t.keep_every,
+               free,
+               "and each at a multiple of this; 0: none",
+               {},
+               0,
+               large});
 }
 
 void add_optimizer(std::vector<Field>& f, RunConfig& c) {
@@ -75,9 +150,19 @@ void add_optimizer(std::vector<Field>& f, RunConfig& c) {
   f.push_back({"optimizer.beta1", &o.beta1, noted, "AdamW", {}, 0, 0.999999});
   f.push_back({"optimizer.beta2", &o.beta2, noted, "AdamW", {}, 0, 0.999999});
   f.push_back({"optimizer.eps", &o.eps, noted, "AdamW", {}, 1e-20, 1});
-  f.push_back({"optimizer.weight_decay", &o.weight_decay, noted, "of matrices, embedding and head", {}, 0, 10});
-  f.push_back({"optimizer.clip", &o.clip, noted, "largest gradient norm; 0: no clipping", {}, 0, large});
-  f.push_back({"optimizer.knock_decay", &o.knock_decay, noted, "decay of the maps; auto: paper from scratch, to_identity with init.from",
+  f.push_back({"optimizer.weight_decay",
+               &o.weight_decay,
+               noted,
+               "of matrices, embedding and head",
+               {},
+               0,
+               10});
+  f.push_back(
+      {"optimizer.clip", &o.clip, noted, "largest gradient norm; 0: no clipping", {}, 0, large});
+  f.push_back({"optimizer.knock_decay",
+               &o.knock_decay,
+               noted,
+               "decay of the maps; auto: paper from scratch, to_identity with init.from",
                {"auto", "paper", "none", "to_identity"}});
   for (const Role role : all_roles) {
     GroupOptions& group = o.groups[static_cast<size_t>(role)];
@@ -90,10 +175,13 @@ void add_optimizer(std::vector<Field>& f, RunConfig& c) {
 
 void add_schedule(std::vector<Field>& f, RunConfig& c) {
   ScheduleOptions& s = c.schedule;
-  f.push_back({"schedule.kind", &s.kind, noted, "after the warm-up", {"cosine", "constant", "wsd"}});
-  f.push_back({"schedule.warmup_steps", &s.warmup_steps, noted, "-1: 5 % of the steps", {}, -1, large});
+  f.push_back(
+      {"schedule.kind", &s.kind, noted, "after the warm-up", {"cosine", "constant", "wsd"}});
+  f.push_back(
+      {"schedule.warmup_steps", &s.warmup_steps, noted, "-1: 5 % of the steps", {}, -1, large});
   f.push_back({"schedule.floor", &s.floor, noted, "share of lr at the end", {}, 0, 1});
-  f.push_back({"schedule.decay_share", &s.decay_share, noted, "wsd: share of steps that decay", {}, 0, 1});
+  f.push_back(
+      {"schedule.decay_share", &s.decay_share, noted, "wsd: share of steps that decay", {}, 0, 1});
 }
 
 }  // namespace
@@ -107,10 +195,19 @@ std::vector<Field> run_fields(RunConfig& c) {
   add_train(fields, c);
   add_optimizer(fields, c);
   add_schedule(fields, c);
-  fields.push_back({"init.from", &c.init.from, refused, "a step folder whose weights start this run"});
-  fields.push_back({"init.optimizer", &c.init.optimizer, refused, "take its optimiser state too, by parameter name"});
-  fields.push_back({"compare.settings", &c.compare.settings, free, "arms of `kha compare`; the first is the reference"});
-  fields.push_back({"compare.seeds", &c.compare.seeds, free, "seeds an arm: run.seed, run.seed + 1, …", {}, 1, 1000});
+  fields.push_back(
+      {"init.from", &c.init.from, refused, "a step folder whose weights start this run"});
+  fields.push_back({"init.optimizer", &c.init.optimizer, refused,
+                    "take its optimiser state too, by parameter name"});
+  fields.push_back({"compare.settings", &c.compare.settings, free,
+                    "arms of `kha compare`; the first is the reference"});
+  fields.push_back({"compare.seeds",
+                    &c.compare.seeds,
+                    free,
+                    "seeds an arm: run.seed, run.seed + 1, …",
+                    {},
+                    1,
+                    1000});
   return fields;
 }
 

@@ -2,10 +2,9 @@
 
 #include <array>
 #include <bit>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "core/data/folder_lock.h"
 #include "core/data/held_out_split.h"
@@ -112,8 +111,8 @@ class ShardPreparation {
 
 void write_prepared(const HeldOutSplit& split, const CorpusSummary& summary,
                     const CorpusProgress& progress) {
-  const auto total = static_cast<std::uint64_t>(split.train.summary.bytes +
-                                                split.validation.summary.bytes);
+  const auto total =
+      static_cast<std::uint64_t>(split.train.summary.bytes + split.validation.summary.bytes);
   ShardPreparation preparation(total, progress);
   preparation.write(summary.folder / train_file, split.train);
   if (summary.validation_share > 0) {
@@ -151,12 +150,10 @@ nlohmann::ordered_json as_json(const SkippedFiles& skipped) {
 }  // namespace
 
 std::string to_json(const CorpusSummary& summary) {
-  const nlohmann::ordered_json json = {{"fingerprint", summary.fingerprint},
-                                       {"validation_share", summary.validation_share},
-                                       {"split_seed", summary.split_seed},
-                                       {"train", as_json(summary.train)},
-                                       {"validation", as_json(summary.validation)},
-                                       {"skipped", as_json(summary.skipped)}};
+  const nlohmann::ordered_json json = {
+      {"fingerprint", summary.fingerprint},        {"validation_share", summary.validation_share},
+      {"split_seed", summary.split_seed},          {"train", as_json(summary.train)},
+      {"validation", as_json(summary.validation)}, {"skipped", as_json(summary.skipped)}};
   return json.dump(2) + "\n";
 }
 

@@ -49,9 +49,8 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
     entries.push_back(entry->path());
   }
   if (error) fail_to_look(folder, error);
-  std::ranges::sort(entries, {}, [](const fs::path& path) -> const std::string& {
-    return path.native();
-  });
+  std::ranges::sort(entries, {},
+                    [](const fs::path& path) -> const std::string& { return path.native(); });
   return entries;
 }
 
@@ -118,9 +117,10 @@ void add_given(const std::string& given, const std::vector<std::string>& extensi
 // One file must not be two documents: a held-out copy would leak into training.
 void drop_repeated(FileList& list) {
   std::set<std::string> seen;
-  list.skipped.repeated = static_cast<std::int64_t>(std::erase_if(
-      list.files,
-      [&](const ListedFile& file) { return !seen.insert(real_path(file.file).native()).second; }));
+  list.skipped.repeated =
+      static_cast<std::int64_t>(std::erase_if(list.files, [&](const ListedFile& file) {
+        return !seen.insert(real_path(file.file).native()).second;
+      }));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "core/data/held_out_split.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <span>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "kha/core/checksum.h"
 #include "kha/core/error.h"
@@ -71,8 +71,8 @@ void check_side(const char* name, const char* change_of_share, const SplitSummar
         .where = fmt::format("validation share {}, split seed {}", options.validation_share,
                              options.split_seed),
         .expected = needed(options.context),
-        .found = fmt::format("{} tokens in {} of {} documents", side.tokens, side.documents,
-                             documents),
+        .found =
+            fmt::format("{} tokens in {} of {} documents", side.tokens, side.documents, documents),
         .cause = "whole documents are held out, never parts of them",
         .next = how_to_enlarge(change_of_share, documents)});
 }

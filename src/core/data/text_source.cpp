@@ -129,8 +129,8 @@ TextSource collect_text(const TextSourceOptions& options, const ReadProgress& pr
       ++(reading.kind == Kind::empty ? source.skipped.empty : source.skipped.binary);
       continue;
     }
-    source.documents.push_back({std::move(listed.relative_path), std::move(listed.file),
-                                reading.size, reading.contents});
+    source.documents.push_back(
+        {std::move(listed.relative_path), std::move(listed.file), reading.size, reading.contents});
     add_to_fingerprint(fingerprint, source.documents.back());
     source.total_bytes += reading.size;
   }

@@ -130,10 +130,10 @@ void TokenShard::check_offsets() const {
     const std::int64_t now = offset(i);
     const bool right_end = (i > 0 || now == 0) && (i < documents_ || now == tokens_);
     if (now <= before || !right_end) {
-      fail_damaged(path(), layout::offsets_at + 8 * i,
-                   "document offsets that rise from 0 to " + std::to_string(tokens_),
-                   "offset " + std::to_string(i) + " is " +
-                       std::to_string(static_cast<std::uint64_t>(now)));
+      fail_damaged(
+          path(), layout::offsets_at + 8 * i,
+          "document offsets that rise from 0 to " + std::to_string(tokens_),
+          "offset " + std::to_string(i) + " is " + std::to_string(static_cast<std::uint64_t>(now)));
     }
     before = now;
   }

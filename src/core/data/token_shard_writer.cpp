@@ -68,8 +68,8 @@ TokenShardWriter::TokenShardWriter(const std::filesystem::path& path, const Toke
 }
 
 void TokenShardWriter::write(std::span<const std::int64_t> ids) {
-  const auto bad = std::ranges::find_if(
-      ids, [this](std::int64_t id) { return id < 0 || id >= vocab_size_; });
+  const auto bad =
+      std::ranges::find_if(ids, [this](std::int64_t id) { return id < 0 || id >= vocab_size_; });
   if (bad != ids.end()) {
     fail({.what = "a token id is outside the vocabulary",
           .where = path_.string() + ", token " + std::to_string(written_ + (bad - ids.begin())),

@@ -15,7 +15,8 @@ class TableBuilder {
     for (layer_ = 0; layer_ < c_.num_hidden_layers; ++layer_) add_layer();
     layer_ = -1;
     add("model.norm.weight", {d}, Role::norm, Init::ones);
-    if (!c_.tie_word_embeddings) add("lm_head.weight", {c_.vocab_size, d}, Role::head, Init::normal);
+    if (!c_.tie_word_embeddings)
+      add("lm_head.weight", {c_.vocab_size, d}, Role::head, Init::normal);
     return std::move(table_);
   }
 
@@ -82,10 +83,14 @@ int64_t ParameterSpec::elements() const {
 
 std::vector<KnockTensor> knock_tensors(KnockKind kind) {
   switch (kind) {
-    case KnockKind::none: return {};
-    case KnockKind::linear: return {{"weight", true}};
-    case KnockKind::mlp: return {{"up.weight", true}, {"gate.weight", false}, {"down.weight", true}};
-    case KnockKind::gate: return {{"gate.weight", false}};
+    case KnockKind::none:
+      return {};
+    case KnockKind::linear:
+      return {{"weight", true}};
+    case KnockKind::mlp:
+      return {{"up.weight", true}, {"gate.weight", false}, {"down.weight", true}};
+    case KnockKind::gate:
+      return {{"gate.weight", false}};
   }
   return {};
 }

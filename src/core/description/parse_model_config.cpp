@@ -130,7 +130,8 @@ void read_rotary(ObjectReader& in, ModelConfig& c) {
     rotary.read("rope_theta", c.rope_theta);
     double share = 1.0;
     rotary.read("partial_rotary_factor", share);
-    if (share != 1.0) refuse("partial rotary is not supported", rotary.where(), "1.0", fmt::format("{}", share));
+    if (share != 1.0)
+      refuse("partial rotary is not supported", rotary.where(), "1.0", fmt::format("{}", share));
     rotary.refuse_unknown();
   }
 }
@@ -169,8 +170,11 @@ void read_kha(const json& object, const std::string& where, ModelConfig& c) {
   int64_t version = 1;
   in.read("version", version);
   if (version != 1) {
-    fail({.what = "this model was written by a newer kha", .where = in.where(),
-          .expected = "version 1", .found = std::to_string(version), .next = "update kha"});
+    fail({.what = "this model was written by a newer kha",
+          .where = in.where(),
+          .expected = "version 1",
+          .found = std::to_string(version),
+          .next = "update kha"});
   }
   std::string base = "qwen3";
   in.read("base", base);
@@ -180,7 +184,8 @@ void read_kha(const json& object, const std::string& where, ModelConfig& c) {
   if (const json* layers = in.find("layers")) {
     if (!layers->is_object()) in.wrong_type("layers", "an object", *layers);
     for (const auto& [key, value] : layers->items()) {
-      if (!value.is_object()) in.wrong_type("layers." + key, "an object such as {\"v\": \"none\"}", value);
+      if (!value.is_object())
+        in.wrong_type("layers." + key, "an object such as {\"v\": \"none\"}", value);
       ObjectReader layer(value, in.where() + ".layers." + key);
       c.knocks.layers[layer_number(key, in.where())] = read_knocks(layer, c.knocks.all);
       layer.refuse_unknown();
@@ -193,30 +198,39 @@ void read_kha(const json& object, const std::string& where, ModelConfig& c) {
 void refuse_unsupported(ObjectReader& in) {
   std::string activation = "silu";
   in.read("hidden_act", activation);
-  if (activation != "silu") refuse("unsupported activation", in.where(), "hidden_act `silu`", activation);
+  if (activation != "silu")
+    refuse("unsupported activation", in.where(), "hidden_act `silu`", activation);
   bool window = false;
   in.read("use_sliding_window", window);
-  if (window) refuse("sliding windows are not supported", in.where(), "use_sliding_window false", "true");
+  if (window)
+    refuse("sliding windows are not supported", in.where(), "use_sliding_window false", "true");
   if (const json* types = in.find("layer_types")) {
     if (!types->is_array()) in.wrong_type("layer_types", "a list of texts", *types);
     for (const json& type : *types) {
       if (type != "full_attention") {
-        refuse("sliding windows are not supported", in.where(), "layer_types of `full_attention`", type.dump());
+        refuse("sliding windows are not supported", in.where(), "layer_types of `full_attention`",
+               type.dump());
       }
     }
   }
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-    if (in.find(key)) refuse("experts are not supported by this reader", in.where(), std::string("no `") + key + "`", in.find(key)->dump());
+    if (in.find(key))
+      refuse("experts are not supported by this reader", in.where(),
+             std::string("no `") + key + "`", in.find(key)->dump());
   }
   double dropout = 0;
   in.read("attention_dropout", dropout);
-  if (dropout != 0) refuse("dropout is not supported", in.where(), "attention_dropout 0.0", fmt::format("{}", dropout));
+  if (dropout != 0)
+    refuse("dropout is not supported", in.where(), "attention_dropout 0.0",
+           fmt::format("{}", dropout));
 }
 
 json parse_object(const std::string& text, const std::string& where) {
   json object = json::parse(text, nullptr, false);
   if (object.is_discarded() || !object.is_object()) {
-    fail({.what = "this is not a JSON object", .where = where, .expected = "the config.json of a model",
+    fail({.what = "this is not a JSON object",
+          .where = where,
+          .expected = "the config.json of a model",
           .found = text.empty() ? "an empty file" : "`" + text.substr(0, 40) + "`"});
   }
   return object;
@@ -225,8 +239,10 @@ json parse_object(const std::string& text, const std::string& where) {
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    fail({.what = "no config.json here", .where = path.string(),
-          .expected = "a model folder: config.json beside model.safetensors", .found = "no readable file",
+    fail({.what = "no config.json here",
+          .where = path.string(),
+          .expected = "a model folder: config.json beside model.safetensors",
+          .found = "no readable file",
           .next = "name a step folder, for example RUN/checkpoints/latest"});
   }
   std::stringstream text;
@@ -258,7 +274,8 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   in.read("dtype", c.dtype);
   if (const json* kha = in.find("kha")) read_kha(*kha, where, c);
   if ((type == "kha") == c.plain()) {
-    fail({.what = "`model_type` and the object `kha` contradict each other", .where = where,
+    fail({.what = "`model_type` and the object `kha` contradict each other",
+          .where = where,
           .expected = "`kha` with maps, or `qwen3` without",
           .found = "`" + type + "` " + (c.plain() ? "without" : "with") + " maps",
           .cause = "the file was edited by hand"});

@@ -42,9 +42,9 @@ std::vector<MapFigures> map_report(const ModelFiles& files, const ModelConfig& c
       const KnockKind kind = config.knocks.at(layer).at(slot);
       for (const KnockTensor& tensor : knock_tensors(kind)) {
         const std::string name = knock_name(layer, slot, tensor.suffix);
-        report.push_back({layer, slot, kind, matrix_name(tensor.suffix), name,
-                          matrix_figures(read_square(files, name, config.head_dim),
-                                         tensor.starts_at_identity)});
+        report.push_back(
+            {layer, slot, kind, matrix_name(tensor.suffix), name,
+             matrix_figures(read_square(files, name, config.head_dim), tensor.starts_at_identity)});
       }
     }
   }

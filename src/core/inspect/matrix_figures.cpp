@@ -1,6 +1,5 @@
 #include <Eigen/Core>
 #include <Eigen/SVD>
-
 #include <cassert>
 #include <cmath>
 #include <limits>

@@ -41,8 +41,8 @@ Interval interval_over_seeds(const std::vector<double>& differences) {
   double mean = 0, squares = 0;
   for (const double d : differences) mean += d / n;
   for (const double d : differences) squares += (d - mean) * (d - mean);
-  const double half = student_t_95(static_cast<int64_t>(differences.size()) - 1) *
-                      std::sqrt(squares / (n - 1) / n);
+  const double half =
+      student_t_95(static_cast<int64_t>(differences.size()) - 1) * std::sqrt(squares / (n - 1) / n);
   return {mean, mean - half, mean + half};
 }
 

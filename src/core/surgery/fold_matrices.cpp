@@ -1,7 +1,6 @@
 #include "core/surgery/fold_matrices.h"
 
 #include <Eigen/LU>
-
 #include <cassert>
 
 namespace kha {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <Eigen/Core>
-
 #include <cstdint>
 #include <span>
 

@@ -33,14 +33,19 @@ Json byte_vocabulary() {
 }
 
 Json byte_level() {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false},
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", false},
           {"use_regex", false}};
 }
 
 Json end_token() {
-  return {{"id", ByteTokenizer::end_id}, {"content", ByteTokenizer::end_text},
-          {"single_word", false},        {"lstrip", false},
-          {"rstrip", false},             {"normalized", false},
+  return {{"id", ByteTokenizer::end_id},
+          {"content", ByteTokenizer::end_text},
+          {"single_word", false},
+          {"lstrip", false},
+          {"rstrip", false},
+          {"normalized", false},
           {"special", true}};
 }
 

@@ -26,9 +26,9 @@ void knock_mlp(Input x, MlpWeights weights, Output y, double* workspace) {
 void knock_mlp_backward(Input grad, Input x, MlpWeights weights, Output dx, MlpGradients dweights,
                         double* workspace) {
   const std::int64_t dim = x.width;
-  double* hidden = workspace;             // u, then h
-  double* dup = workspace + dim;          // dh, then du
-  double* dlogit = workspace + 2 * dim;   // the logits, then their gradient
+  double* hidden = workspace;            // u, then h
+  double* dup = workspace + dim;         // dh, then du
+  double* dlogit = workspace + 2 * dim;  // the logits, then their gradient
   for (double* dweight : {dweights.up, dweights.gate, dweights.down}) set_zero(dweight, dim * dim);
   for (std::int64_t row = 0; row < x.count; ++row) {
     multiply_transposed(x[row], weights.up, dim, dim, hidden);
