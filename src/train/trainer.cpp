@@ -38,7 +38,6 @@ class Loop {
 
   // Until the last step or a signal.
   void run() {
-    const InterruptGuard guard;
     const TrainOptions& t = session_.config.train;
     const bool validates = session_.corpus->validation.has_value();
     while (session_.state.step < t.steps && interrupt_signal() == 0) {
@@ -184,8 +183,9 @@ void print_session(const Session& session, Progress& progress) {
 // The end of a run: the last checkpoint, and the summary, which is reused when it is there already.
 TrainReport finish(Session& session, Loop& loop, const RunFolder& folder, bool trained) {
   if (!loop.saved()) loop.save();
+  const bool all_steps = session.state.step >= session.config.train.steps;
   TrainReport report{.step = session.state.step,
-                     .finished = session.state.step >= session.config.train.steps,
+                     .finished = all_steps && interrupt_signal() == 0,
                      .trained = trained};
   if (!report.finished) return report;
   if (const auto known = read_run_summary(folder.path(), session)) {
@@ -215,6 +215,8 @@ TrainReport train(const TrainRequest& request, std::shared_ptr<const Corpus> cor
   folder.write_config(session.config);
   print_session(session, progress);
   const int64_t first_step = session.state.step;
+  // From here to the last save a signal waits for a moment at which nothing is lost.
+  const InterruptGuard guard;
   Loop loop(session, folder, resumed, progress);
   loop.run();
   const TrainReport report = finish(session, loop, folder, session.state.step > first_step);

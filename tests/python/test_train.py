@@ -404,3 +404,17 @@ def test_a_random_start_moves_only_the_maps(train, tmp_path):
         assert value.equal(weights["random"][name]) == ("knock" not in name), name
     spread = weights["random"]["model.layers.0.self_attn.knock_v.up.weight"].std().item()
     assert 0.01 < spread < 0.03  # the model's own initializer_range, 0.02
+
+
+def test_a_signal_during_the_last_save_loses_nothing(tiny_text, tmp_path):
+    process = start(tiny_text, tmp_path, train__steps=1, train__save_every=0, train__eval_every=0,
+                    model__hidden_size=512, model__intermediate_size=2048)
+    checkpoints = tmp_path / "a" / "checkpoints"
+    end = time.time() + 60
+    while time.time() < end and not list(checkpoints.glob(".step-*.partial")) and process.poll() is None:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode in (143, 0), out + err  # 0: the save was done before the signal came
+    state = json.loads((checkpoints / "latest/trainer/state.json").read_text())
+    assert state["step"] == 1
