@@ -53,7 +53,9 @@ def check_parity(device):
             theirs = run(lambda *a: composition(name, *a), inputs, grad)
             mine = run(ours, inputs, grad)
             for part, e, t, m in zip(["y", "dx", "d1", "d2", "d3"], exact, theirs, mine):
-                limit = 2 * (t.double() - e).abs().max().item() + torch.finfo(dtype).eps * e.abs().max().item()
+                # float64 has nothing more exact beside it: there both sides round.
+                units = 64 if dtype == torch.float64 else 1
+                limit = 2 * (t.double() - e).abs().max().item() + units * torch.finfo(dtype).eps * e.abs().max().item()
                 error = (m.double() - e).abs().max().item()
                 if not error <= limit:
                     bad += 1
@@ -100,8 +102,9 @@ def compare(device, dtype):
     for name in ("knock_linear", "knock_gate", "knock_mlp"):
         ours = getattr(torch.ops.kha, name)
         eager = lambda *a, name=name: composition(name, *a)
-        compiled = torch.compile(eager)
         for rows, heads, d in SHAPES[device]:
+            torch._dynamo.reset()  # past its limit of recompilations it would fall back to eager unseen
+            compiled = torch.compile(eager)
             x = torch.randn(rows, heads, d, dtype=dtype, device=device)
             inputs, grad = [x, *arguments(name, x, d)], torch.randn_like(x)
             for label, step in {"forward": lambda f: f(*inputs), "both": lambda f: run(f, inputs, grad)}.items():

@@ -12,7 +12,6 @@ nlohmann-json3-dev|reads and writes JSON|header nlohmann/json.hpp
 libtomlplusplus-dev|reads TOML|header toml++/toml.h
 libcli11-dev|command lines|header CLI/CLI.hpp
 libfmt-dev|formatting|header fmt/format.h
-libspdlog-dev|logging|header spdlog/spdlog.h
 libxxhash-dev|checksums|header xxhash.h
 libeigen3-dev|small linear algebra|header eigen3/Eigen/Core
 libgtest-dev|C++ tests|header gtest/gtest.h
