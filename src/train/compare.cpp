@@ -52,6 +52,7 @@ RunConfig arm_config(const RunConfig& config, const std::string& setting, int64_
              .folder = (config.run_folder() / "arms").string(),
              .seed = seed};
   arm.knock.setting = setting;
+  arm.given.insert("knock.setting");
   arm.model.knocks = resolve_knocks(arm.knock, "[compare]");
   take_tokenizer(arm);
   return arm;

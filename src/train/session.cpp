@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "kha/core/byte_tokenizer.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/error.h"
@@ -49,6 +51,33 @@ std::vector<std::string> added_maps(const ModelFiles& files,
   return added;
 }
 
+bool names_maps(const RunConfig& config) {
+  return std::any_of(config.given.begin(), config.given.end(), [](const std::string& key) {
+    return key.starts_with("knock.") && key != "knock.start" && key != "knock.plan";
+  });
+}
+
+// The maps of a run that starts from `base`: the model's own, and those that the run adds. A map
+// that the model has may not go or change its kind: the model would be another one.
+ModelKnocks maps_of_run(const RunConfig& config, const ModelConfig& base,
+                        const std::string& where) {
+  if (!names_maps(config)) return base.knocks;
+  for (int64_t layer = 0; layer < base.num_hidden_layers; ++layer) {
+    for (const KnockSlot slot : knock_slots) {
+      const KnockKind own = base.knocks.at(layer).at(slot);
+      const KnockKind wanted = config.model.knocks.at(layer).at(slot);
+      if (own == KnockKind::none || own == wanted) continue;
+      fail({.what = "the run's [knock] table would drop a map that the model has",
+            .where = where,
+            .expected = fmt::format("layer {}, {}: {}", layer, to_string(slot), to_string(own)),
+            .found = to_string(wanted),
+            .next = "leave [knock] out to keep the model's maps, or fold them first: kha fold " +
+                    where + " --to DIR"});
+    }
+  }
+  return config.model.knocks;
+}
+
 // The run's model keeps the other model's shape; a key that was given and says otherwise is
 // refused.
 void take_shape(RunConfig& config, const ModelConfig& base, const std::string& where) {
@@ -63,7 +92,8 @@ void take_shape(RunConfig& config, const ModelConfig& base, const std::string& w
             .next = "remove the key, or correct it"});
     }
   }
-  const ModelKnocks knocks = config.model.knocks;
+  const ModelKnocks knocks = maps_of_run(config, base, where);
+  config.knock = describe_knocks(knocks, config.knock);
   config.model = base;
   config.model.knocks = knocks;
   config.model.dtype = "float32";

@@ -258,5 +258,16 @@ TEST(RunConfig, TokensAStepAndContextFollowTheBatch) {
   EXPECT_EQ(config.model.max_position_embeddings, 10);
 }
 
+TEST(RunConfig, DescribedMapsResolveToThemselves) {
+  using enum KnockKind;
+  ModelKnocks named{named_setting("kha-mlp", "test").knocks, {}};
+  ModelKnocks custom{{linear, none, gate}, {{2, {none, mlp, none}}}};
+  for (const ModelKnocks& knocks : {named, custom}) {
+    EXPECT_EQ(resolve_knocks(describe_knocks(knocks, {}), "test"), knocks);
+  }
+  EXPECT_EQ(describe_knocks(named, {}).setting, "kha-mlp");
+  EXPECT_EQ(describe_knocks(named, {.start = "random"}).start, "random");
+}
+
 }  // namespace
 }  // namespace kha

@@ -252,6 +252,28 @@ def test_init_from_adds_maps_and_keeps_momenta_by_name(train, tmp_path):
     assert all(new[name].equal(value) for name, value in old.items())
 
 
+def test_init_from_keeps_the_models_maps_and_never_drops_one(train, tmp_path):
+    train(tmp_path, run__name="base", knock__setting="kha-linear", train__steps=2)
+    kept = train(tmp_path, run__name="kept", init__from=tmp_path / "base", train__steps=2)
+    assert "model: kha-linear" in kept.stdout and "0 of maps added" in kept.stdout
+    again = train(tmp_path / "kept", "--set", "train.steps=3", check=False, command="train",
+                  run__name="kept", init__from=tmp_path / "base", run__folder=tmp_path, train__steps=3)
+    assert "continues from" in again.stdout, again.stderr
+    config = (tmp_path / "kept/config.toml").read_text()
+    assert 'setting = "kha-linear"' in config
+    refused = train(tmp_path, run__name="c", init__from=tmp_path / "base", knock__setting="kha-mlp", check=False)
+    assert refused.returncode == 2
+    assert "would drop a map that the model has" in refused.stderr and "layer 0, q: linear" in refused.stderr
+
+
+def test_a_run_goes_on_from_its_own_written_configuration(train, kha, tmp_path):
+    train(tmp_path, run__name="base", knock__setting="kha-linear", train__steps=2)
+    train(tmp_path, run__name="a", init__from=tmp_path / "base", train__steps=2)
+    again = kha("train", tmp_path / "a", "--set", "train.steps=3")
+    assert again.returncode == 0, again.stderr
+    assert "(2 of 3 steps)" in again.stdout
+
+
 def test_init_from_another_shape_is_refused(train, tmp_path):
     train(tmp_path, run__name="base", train__steps=1)
     result = train(tmp_path, run__name="b", init__from=tmp_path / "base", model__hidden_size=64, check=False)

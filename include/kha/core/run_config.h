@@ -25,8 +25,9 @@ struct RunOptions {
 
 struct KnockOptions {
   std::string setting = "kha-mlp";
-  std::string q, k, v;  // a kind each; empty: as the setting says
-  std::map<std::string, std::map<std::string, std::string>> layers;  // [knock.layers.3] v = "none"
+  std::string q = {}, k = {}, v = {};  // a kind each; empty: as the setting says
+  // [knock.layers.3] v = "none"
+  std::map<std::string, std::map<std::string, std::string>> layers = {};
   std::string start = "identity";
   std::string plan = "auto";  // where linear maps are applied: auto | weight | activation
 };
@@ -139,6 +140,9 @@ std::string to_toml(const RunConfig& config);
 
 // The maps that the [knock] table describes.
 ModelKnocks resolve_knocks(const KnockOptions& options, const std::string& where);
+
+// The [knock] table that describes these maps; start and plan stay those of `options`.
+KnockOptions describe_knocks(const ModelKnocks& knocks, const KnockOptions& options);
 
 struct ChangedField {
   std::string key, before, after;

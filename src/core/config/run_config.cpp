@@ -307,6 +307,23 @@ ModelKnocks resolve_knocks(const KnockOptions& options, const std::string& where
   return knocks;
 }
 
+KnockOptions describe_knocks(const ModelKnocks& knocks, const KnockOptions& options) {
+  KnockOptions described{.start = options.start, .plan = options.plan};
+  const std::string name = setting_name({knocks.all, {}});
+  described.setting = name == "custom" ? "baseline" : name;
+  if (name == "custom") {
+    described.q = to_string(knocks.all.q);
+    described.k = to_string(knocks.all.k);
+    described.v = to_string(knocks.all.v);
+  }
+  for (const auto& [layer, own] : knocks.layers) {
+    for (const KnockSlot slot : knock_slots) {
+      described.layers[std::to_string(layer)][to_string(slot)] = to_string(own.at(slot));
+    }
+  }
+  return described;
+}
+
 std::vector<ChangedField> changed_fields(const RunConfig& before, const RunConfig& after) {
   RunConfig a = before, b = after;
   const auto old_fields = run_fields(a), new_fields = run_fields(b);
