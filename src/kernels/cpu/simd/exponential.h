@@ -1,0 +1,37 @@
+// exp and sigmoid of a vector of float32, within 2 units in the last place.
+#pragma once
+
+#include "kernels/cpu/simd/vector.h"
+
+namespace kha::cpu::KHA_SET {
+
+// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2, and a polynomial for e^r.
+//
+// exp(0) is exactly 1. Overflow gives infinity, underflow subnormals and then zero, not a number
+// stays so. The scale 2^n is applied in two halves, since n may lie outside float32's exponents.
+KHA_INLINE Vector exponential(Vector x) {
+  // The limit as first operand: min and max give the second where x is not a number.
+  x = min(all(200.0f), max(all(-200.0f), x));
+  const Vector n = round_to_integer(mul(x, all(1.44269504088896341f)));
+  // ln 2 in two parts, the first with trailing zeros, so that n * part is exact.
+  Vector r = fma(n, all(-0.693359375f), x);
+  r = fma(n, all(2.12194440054690583e-4f), r);
+  // Taylor to the seventh power: the next term is below 2^-27 of the result.
+  Vector p = all(1.0f / 5040);
+  p = fma(p, r, all(1.0f / 720));
+  p = fma(p, r, all(1.0f / 120));
+  p = fma(p, r, all(1.0f / 24));
+  p = fma(p, r, all(1.0f / 6));
+  p = fma(p, r, all(0.5f));
+  p = fma(p, mul(r, r), r);
+  p = add(p, all(1.0f));
+  const Vector half = round_to_integer(mul(n, all(0.5f)));
+  return mul(mul(p, power_of_two(half)), power_of_two(sub(n, half)));
+}
+
+// 1 / (1 + e^-x): exactly one half at zero.
+KHA_INLINE Vector sigmoid(Vector x) {
+  return div(all(1.0f), add(all(1.0f), exponential(sub(zero(), x))));
+}
+
+}  // namespace kha::cpu::KHA_SET
