@@ -15,7 +15,7 @@ struct CpuKernels {
   InstructionSet set;
   std::int64_t lanes;  // float32 values a vector
 
-  // The processor's speed with operands in registers: `rounds` times 256 multiply-adds a lane
+  // The processor's speed with operands in registers: `rounds` times 192 multiply-adds a lane
   // through independent accumulators. Returns the operations made, 2 a multiply-add.
   double (*probe_multiply_add)(std::int64_t rounds);
 };
