@@ -8,8 +8,45 @@
 #include <cstdint>
 
 #include "kha/kernels/instruction_set.h"
+#include "kha/kernels/rows.h"
 
 namespace kha {
+
+// Which product a packed matrix M [D, D] serves: of rows x, y = x M^T or y = x M.
+enum class PackedFor { transposed_product, product };
+
+// A stretch of the rows of one call: x's rows first .. first + count - 1.
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+// Matrices of a map as CpuKernels::pack makes them; which are there is said at each kernel.
+struct PackedMap {
+  const float* up = nullptr;             // U, or the linear map's M, for x M^T
+  const float* gate = nullptr;           // G, for x G^T
+  const float* down = nullptr;           // W, for h W^T
+  const float* up_backward = nullptr;    // U or M, for dx += du U
+  const float* gate_backward = nullptr;  // G, for dx += dg G
+  const float* down_backward = nullptr;  // W, for dh = dy W
+};
+
+// The same matrices as they are stored, [D, D].
+struct PlainMap {
+  const float* up = nullptr;  // U, or the linear map's M
+  const float* gate = nullptr;
+  const float* down = nullptr;
+};
+
+// Gradients of a piece's matrices, in the kernels' own order; CpuKernels::sum_partials reads them.
+struct PartialGradients {
+  float* up = nullptr;  // dU, or the linear map's dM
+  float* gate = nullptr;
+  float* down = nullptr;
+};
+
+// How a partial gradient lies against the matrix.
+enum class PartialOrder { as_stored, transposed };
 
 struct CpuKernels {
   InstructionSet set;
@@ -18,6 +55,53 @@ struct CpuKernels {
   // The processor's speed with operands in registers: `rounds` times 192 multiply-adds a lane
   // through independent accumulators. Returns the operations made, 2 a multiply-add.
   double (*probe_multiply_add)(std::int64_t rounds);
+
+  // Sizes in floats, for maps of D x D: a packed matrix, a partial gradient, and the workspace that
+  // one running piece of a knock kernel needs. Pointers want 64-byte alignment.
+  std::int64_t (*packed_size)(std::int64_t dim);
+  std::int64_t (*partial_size)(std::int64_t dim);
+  std::int64_t (*workspace_size)(std::int64_t dim);
+  // Rows that a piece should hold a multiple of, so that no block is cut short.
+  std::int64_t block_rows;
+
+  void (*pack)(const float* matrix, std::int64_t dim, PackedFor use, float* packed);
+
+  // linear: y = x M^T. y [rows, D] adjacent; only the range's rows are written. Packed: up.
+  void (*knock_linear)(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+                       float* workspace);
+  // dx = dy M and the piece's dM = dy^T x (`up`, as stored). Packed: up_backward.
+  void (*knock_linear_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                                const PackedMap& map, float* dx, const PartialGradients& partial,
+                                float* workspace);
+  // gate: y = 2 x * sigmoid(x G^T). Packed: gate.
+  void (*knock_gate)(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+                     float* workspace);
+  // dx, and the piece's dG (`gate`, as stored). Packed: gate, gate_backward.
+  void (*knock_gate_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                              const PackedMap& map, float* dx, const PartialGradients& partial,
+                              float* workspace);
+  // mlp: y = 2 (x U^T * sigmoid(x G^T)) W^T. Packed: up, gate, down.
+  void (*knock_mlp)(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+                    float* workspace);
+  // dx, and the piece's dU, dG (transposed) and dW (as stored); the inner values are computed again
+  // from x. Packed: all but down.
+  void (*knock_mlp_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                             const PackedMap& map, float* dx, const PartialGradients& partial,
+                             float* workspace);
+  // matrix [D, D] = the sum of `pieces` partials, one every `piece_stride` floats, in their order,
+  // for the matrix rows first .. first + count - 1.
+  void (*sum_partials)(const float* partials, std::int64_t pieces, std::int64_t piece_stride,
+                       std::int64_t dim, PartialOrder order, RowRange rows, float* matrix);
+
+  // The same maps of few rows (decoding), from matrices as they are stored: packing would cost more
+  // than the product. Same values up to rounding. `workspace` as above.
+  std::int64_t few_rows;  // from this many rows on packing pays; the calls below take fewer
+  void (*few_linear)(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+                     float* workspace);
+  void (*few_gate)(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+                   float* workspace);
+  void (*few_mlp)(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+                  float* workspace);
 };
 
 // The kernels of a usable set (is_usable); of another set the scalar ones.

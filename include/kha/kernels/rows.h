@@ -1,4 +1,4 @@
-// A matrix as kernels see it: a pointer, two sizes and a row stride. Owns nothing.
+// Matrices as kernels see them: a pointer, sizes and strides. They own nothing.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +23,14 @@ template <class T>
 Rows<T> adjacent_rows(T* data, std::int64_t count, std::int64_t width) {
   return {data, count, width, width};
 }
+
+// The rows of a tensor [outer, heads, D] whose two leading strides are free (in values): row r is
+// head r % heads at outer position r / heads, D adjacent values.
+struct HeadRows {
+  const float* data = nullptr;
+  std::int64_t heads = 1;
+  std::int64_t outer_stride = 0;
+  std::int64_t head_stride = 0;
+};
 
 }  // namespace kha

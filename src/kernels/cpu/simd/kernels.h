@@ -1,4 +1,4 @@
-// The kernels of one set; table.cpp lists them.
+// The kernels of one set; table.cpp lists them, kha/kernels/cpu_kernels.h says what they do.
 #pragma once
 
 #include "kha/kernels/cpu_kernels.h"
@@ -6,5 +6,35 @@
 namespace kha::cpu::KHA_SET {
 
 double probe_multiply_add(std::int64_t rounds);
+
+std::int64_t packed_size(std::int64_t dim);
+std::int64_t partial_size(std::int64_t dim);
+std::int64_t workspace_size(std::int64_t dim);
+void pack(const float* matrix, std::int64_t dim, PackedFor use, float* packed);
+void sum_partials(const float* partials, std::int64_t pieces, std::int64_t piece_stride,
+                  std::int64_t dim, PartialOrder order, RowRange rows, float* matrix);
+
+void knock_linear(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+                  float* workspace);
+void knock_linear_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                           const PackedMap& map, float* dx, const PartialGradients& partial,
+                           float* workspace);
+void knock_gate(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+                float* workspace);
+void knock_gate_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                         const PackedMap& map, float* dx, const PartialGradients& partial,
+                         float* workspace);
+void knock_mlp(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+               float* workspace);
+void knock_mlp_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                        const PackedMap& map, float* dx, const PartialGradients& partial,
+                        float* workspace);
+
+void few_linear(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+                float* workspace);
+void few_gate(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+              float* workspace);
+void few_mlp(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+             float* workspace);
 
 }  // namespace kha::cpu::KHA_SET

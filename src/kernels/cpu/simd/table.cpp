@@ -1,5 +1,5 @@
+#include "kernels/cpu/simd/block.h"
 #include "kernels/cpu/simd/kernels.h"
-#include "kernels/cpu/simd/vector.h"
 
 namespace kha::cpu::KHA_SET {
 
@@ -12,6 +12,22 @@ constinit const CpuKernels kernels{
     .set = *parse_instruction_set(KHA_NAME_OF(KHA_SET)),
     .lanes = lanes,
     .probe_multiply_add = probe_multiply_add,
+    .packed_size = packed_size,
+    .partial_size = partial_size,
+    .workspace_size = workspace_size,
+    .block_rows = block_rows,
+    .pack = pack,
+    .knock_linear = knock_linear,
+    .knock_linear_backward = knock_linear_backward,
+    .knock_gate = knock_gate,
+    .knock_gate_backward = knock_gate_backward,
+    .knock_mlp = knock_mlp,
+    .knock_mlp_backward = knock_mlp_backward,
+    .sum_partials = sum_partials,
+    .few_rows = few_rows,
+    .few_linear = few_linear,
+    .few_gate = few_gate,
+    .few_mlp = few_mlp,
 };
 
 }  // namespace kha::cpu::KHA_SET

@@ -11,23 +11,36 @@
 
 namespace kha::cpu::KHA_SET {
 
-// A tile is tile_vectors vectors wide and at most tile_rows high: with the vectors of b and one
-// broadcast it fills the registers, of which AVX2 has 16 and AVX-512 has 32.
+// A tile is tile_vectors vectors wide and tile_rows high: with the vectors of b and one broadcast
+// it fills the registers, of which AVX2 has 16 and AVX-512 has 32. The low tile is for heights that
+// are no multiple; its chains of multiply-adds still hide their latency.
 #if defined(__AVX512F__)
-constexpr int tile_vectors = 2, tile_rows = 12;
+constexpr int tile_vectors = 2, tile_rows = 12, low_tile_rows = 8;
 #elif defined(__AVX2__)
-constexpr int tile_vectors = 2, tile_rows = 6;
+constexpr int tile_vectors = 2, tile_rows = 6, low_tile_rows = 4;
 #else
-constexpr int tile_vectors = 4, tile_rows = 2;
+constexpr int tile_vectors = 4, tile_rows = 2, low_tile_rows = 1;
 #endif
+constexpr int tile_steps = 8;
 constexpr std::int64_t tile_columns = tile_vectors * lanes;
 
 // Keeps a value in a register: the compiler must not fold its load into the next operation.
 KHA_INLINE void pin([[maybe_unused]] Vector& value) {
 #if defined(__AVX512F__)
-  asm("" : "+v"(value));
+  asm volatile("" : "+v"(value));
 #elif defined(__AVX2__)
-  asm("" : "+x"(value));
+  asm volatile("" : "+x"(value));
+#endif
+}
+
+// sum += a * b, in the accumulator's own register and in the order written.
+KHA_INLINE void add_to(Vector& sum, const Vector& a, const Vector& b) {
+#if defined(__AVX512F__)
+  asm volatile("vfmadd231ps %1, %2, %0" : "+v"(sum) : "v"(a), "v"(b));
+#elif defined(__AVX2__)
+  asm volatile("vfmadd231ps %1, %2, %0" : "+x"(sum) : "x"(a), "x"(b));
+#else
+  sum = fma(a, b, sum);
 #endif
 }
 
@@ -35,15 +48,35 @@ KHA_INLINE void pin([[maybe_unused]] Vector& value) {
 enum class Side { rows, transposed };
 
 struct TileInput {
-  const float* a;       // a(i, k) = a[i * a_stride + k], transposed a[k * a_stride + i]
+  const float* a;  // a(i, k) = a[i * a_stride + k], transposed a[k * a_stride + i]
   std::int64_t a_stride;
-  const float* b;       // b[k * b_stride + column]
+  const float* b;  // b[k * b_stride + column]
   std::int64_t b_stride;
   std::int64_t depth;
 };
 
+// One step of the depth: a row of b with M values of a.
 template <int M, Side side>
-[[gnu::noinline]] void tile(const TileInput& in, float* c, std::int64_t c_stride, bool add_to_c) {
+KHA_INLINE void add_step(Vector (&sum)[M][tile_vectors], const float* a, std::int64_t a_stride,
+                         const float* b) {
+  Vector row[tile_vectors];
+#pragma GCC unroll 4
+  for (int j = 0; j < tile_vectors; ++j) {
+    row[j] = load(b + j * lanes);
+    pin(row[j]);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) {
+    Vector value = all(a[side == Side::rows ? i * a_stride : i]);
+    pin(value);
+#pragma GCC unroll 4
+    for (int j = 0; j < tile_vectors; ++j) add_to(sum[i][j], value, row[j]);
+  }
+}
+
+template <int M, Side side>
+[[gnu::noinline]] static void tile(const TileInput& in, float* c, std::int64_t c_stride,
+                                   bool add_to_c) {
   Vector sum[M][tile_vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i) {
@@ -54,21 +87,20 @@ template <int M, Side side>
   }
   const float *a = in.a, *b = in.b;
   const std::int64_t a_stride = in.a_stride, b_stride = in.b_stride;
-  for (std::int64_t k = in.depth; k > 0; --k) {
-    Vector row[tile_vectors];
-#pragma GCC unroll 4
-    for (int j = 0; j < tile_vectors; ++j) {
-      row[j] = load(b + j * lanes);
-      pin(row[j]);
+  const std::int64_t a_step = side == Side::rows ? 1 : a_stride;
+  std::int64_t k = in.depth;
+  // Several steps a turn: few enough turns that the processor foresees the last one.
+  for (; k >= tile_steps; k -= tile_steps) {
+#pragma GCC unroll 8
+    for (int step = 0; step < tile_steps; ++step) {
+      add_step<M, side>(sum, a, a_stride, b);
+      a += a_step;
+      b += b_stride;
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) {
-      Vector value = all(a[side == Side::rows ? i * a_stride : i]);
-      pin(value);
-#pragma GCC unroll 4
-      for (int j = 0; j < tile_vectors; ++j) sum[i][j] = fma(value, row[j], sum[i][j]);
-    }
-    a += side == Side::rows ? 1 : a_stride;
+  }
+  for (; k > 0; --k) {
+    add_step<M, side>(sum, a, a_stride, b);
+    a += a_step;
     b += b_stride;
   }
 #pragma GCC unroll 16

@@ -53,6 +53,11 @@ KHA_INLINE Vector power_of_two(Vector n) {
   const __m512i bits = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
   return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 23));
 }
+// a * 2^n by its exponent alone: for integers n where a and the result are normal numbers.
+KHA_INLINE Vector add_to_exponent(Vector a, Vector n) {
+  const __m512i shift = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), shift));
+}
 KHA_INLINE float sum_of_lanes(Vector a) { return _mm512_reduce_add_ps(a); }
 
 #elif defined(__AVX2__)
@@ -92,6 +97,11 @@ KHA_INLINE Vector power_of_two(Vector n) {
   const __m256i bits = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
   return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23));
 }
+// a * 2^n by its exponent alone: for integers n where a and the result are normal numbers.
+KHA_INLINE Vector add_to_exponent(Vector a, Vector n) {
+  const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), shift));
+}
 KHA_INLINE float sum_of_lanes(Vector a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -130,8 +140,14 @@ KHA_INLINE Vector round_to_integer(Vector a) {
 }
 // 2^n for integers n in [-126, 127].
 KHA_INLINE Vector power_of_two(Vector n) {
-  const std::int32_t bits = (static_cast<std::int32_t>(n == n ? n : 0.0f) + 127) << 23;
+  const auto bits = static_cast<std::uint32_t>(static_cast<std::int32_t>(n == n ? n : 0.0f) + 127)
+                    << 23;
   return __builtin_bit_cast(float, bits);
+}
+// a * 2^n by its exponent alone: for integers n where a and the result are normal numbers.
+KHA_INLINE Vector add_to_exponent(Vector a, Vector n) {
+  const auto shift = static_cast<std::uint32_t>(static_cast<std::int32_t>(n == n ? n : 0.0f)) << 23;
+  return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, a) + shift);
 }
 KHA_INLINE float sum_of_lanes(Vector a) { return a; }
 
