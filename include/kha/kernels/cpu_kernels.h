@@ -76,7 +76,7 @@ struct CpuKernels {
   // gate: y = 2 x * sigmoid(x G^T). Packed: gate.
   void (*knock_gate)(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                      float* workspace);
-  // dx, and the piece's dG (`gate`, as stored). Packed: gate, gate_backward.
+  // dx, and the piece's dG (`gate`, transposed). Packed: gate, gate_backward.
   void (*knock_gate_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
                               const PackedMap& map, float* dx, const PartialGradients& partial,
                               float* workspace);
@@ -94,8 +94,9 @@ struct CpuKernels {
                        std::int64_t dim, PartialOrder order, RowRange rows, float* matrix);
 
   // The same maps of few rows (decoding), from matrices as they are stored: packing would cost more
-  // than the product. Same values up to rounding. `workspace` as above.
+  // than the product. Same values up to rounding. `workspace` holds few_workspace_size floats.
   std::int64_t few_rows;  // from this many rows on packing pays; the calls below take fewer
+  std::int64_t (*few_workspace_size)(std::int64_t dim);
   void (*few_linear)(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
                      float* workspace);
   void (*few_gate)(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,

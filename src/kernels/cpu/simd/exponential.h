@@ -34,8 +34,8 @@ KHA_INLINE Vector sigmoid(Vector x) {
   return div(all(1.0f), add(all(1.0f), exponential(sub(zero(), x))));
 }
 
-// 2 / (1 + e^-x), what the gated maps multiply by: exactly 1 at zero. Beyond +-87 as at +-87, which
-// is 2 and 3e-38.
+// 2 / (1 + e^-x), what the gated maps multiply by: exactly 1 at zero, exactly 2 above 87 and
+// exactly 0 from -87 down (the truth is below 4e-38 there).
 KHA_INLINE Vector twice_sigmoid(Vector x) {
   const Vector bounded = min(all(87.0f), max(all(-87.0f), x));
   const Vector n = round_to_integer(mul(bounded, all(-1.44269504088896341f)));
@@ -50,7 +50,8 @@ KHA_INLINE Vector twice_sigmoid(Vector x) {
   p = fma(p, r, all(0.5f));
   p = fma(p, r, all(-1.0f));
   p = fma(p, r, all(1.0f));
-  return div(all(2.0f), add(all(1.0f), add_to_exponent(p, n)));
+  const Vector result = div(all(2.0f), add(all(1.0f), add_to_exponent(p, n)));
+  return keep_above(result, x, all(-87.0f));
 }
 
 }  // namespace kha::cpu::KHA_SET

@@ -8,6 +8,13 @@ namespace kha::cpu::KHA_SET {
 
 constexpr int dot_outputs = 4;
 
+// A block of few rows; the kernels here use three.
+KHA_INLINE std::int64_t few_size(std::int64_t dim) {
+  return round_up(few_rows, tile_rows) * block_stride(dim);
+}
+
+std::int64_t few_workspace_size(std::int64_t dim) { return 3 * few_size(dim); }
+
 // Dot products of R rows of x with four rows of a matrix, to out[row * out_stride + 0 .. 3].
 template <int R>
 [[gnu::noinline]] static void dots(const float* x, std::int64_t x_stride,
@@ -81,7 +88,7 @@ static void gate_values(const float* logits, std::int64_t rows, std::int64_t dim
 
 void few_linear(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
                 float* workspace) {
-  float* product = workspace + block_size(dim);
+  float* product = workspace + few_size(dim);
   fill_block(x, 0, rows, dim, workspace);
   few_products(workspace, rows, map.up, dim, product);
   copy_out(product, rows, dim, y);
@@ -89,7 +96,7 @@ void few_linear(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap&
 
 void few_gate(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
               float* workspace) {
-  float* logits = workspace + block_size(dim);
+  float* logits = workspace + few_size(dim);
   fill_block(x, 0, rows, dim, workspace);
   few_products(workspace, rows, map.gate, dim, logits);
   gate_values(logits, rows, dim, workspace);
@@ -98,7 +105,7 @@ void few_gate(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& m
 
 void few_mlp(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
              float* workspace) {
-  const std::int64_t size = block_size(dim);
+  const std::int64_t size = few_size(dim);
   float *hidden = workspace + size, *logits = workspace + 2 * size;
   fill_block(x, 0, rows, dim, workspace);
   few_products(workspace, rows, map.up, dim, hidden);

@@ -30,6 +30,7 @@ void knock_mlp_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t 
                         const PackedMap& map, float* dx, const PartialGradients& partial,
                         float* workspace);
 
+std::int64_t few_workspace_size(std::int64_t dim);
 void few_linear(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
                 float* workspace);
 void few_gate(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,

@@ -59,16 +59,23 @@ static void multiply_block(const Term (&term)[terms], RowOutput out) {
   }
 }
 
-// out = sum + block * matrix, with `sum` a block too, which is used up.
-static inline void add_product(const Term& term, float* sum, RowOutput out) {
+// out = sum + block * matrix, with `sum` a block too. The product is summed from zero and added
+// last: begun at `sum`, every term would round at its size.
+static inline void add_product(const Term& term, const float* sum, RowOutput out) {
   const std::int64_t dim = out.dim, stride = block_stride(dim);
+  alignas(64) float part[tile_rows * tile_columns];
   for (std::int64_t panel = 0; panel < panels_of(dim); ++panel) {
+    const std::int64_t column = panel * tile_columns;
     for (std::int64_t first = 0; first < out.count; first += tile_rows) {
-      row_tile(term.block, first, term.packed + panel * panel_size(dim), dim,
-               sum + first * stride + panel * tile_columns, stride, true);
+      row_tile(term.block, first, term.packed + panel * panel_size(dim), dim, part, tile_columns,
+               false);
+      for (std::int64_t i = 0; i < tile_rows * tile_columns; i += lanes) {
+        const float* other = sum + (first + i / tile_columns) * stride + column + i % tile_columns;
+        store(part + i, add(load(part + i), load(other)));
+      }
+      put_tile(part, out, first, column);
     }
   }
-  for (std::int64_t r = 0; r < out.count; ++r) copy_row(sum + r * stride, dim, out.data + r * dim);
 }
 
 // Rows of a partial gradient's panel: the tiles' heights cover `dim` and may pass it.

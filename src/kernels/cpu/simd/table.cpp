@@ -25,6 +25,7 @@ constinit const CpuKernels kernels{
     .knock_mlp_backward = knock_mlp_backward,
     .sum_partials = sum_partials,
     .few_rows = few_rows,
+    .few_workspace_size = few_workspace_size,
     .few_linear = few_linear,
     .few_gate = few_gate,
     .few_mlp = few_mlp,

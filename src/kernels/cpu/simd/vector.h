@@ -45,6 +45,10 @@ KHA_INLINE Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, 
 // The smaller and the larger; where one is not a number the second operand.
 KHA_INLINE Vector min(Vector a, Vector b) { return _mm512_min_ps(a, b); }
 KHA_INLINE Vector max(Vector a, Vector b) { return _mm512_max_ps(a, b); }
+// `value` where x > limit or x is not a number, else zero.
+KHA_INLINE Vector keep_above(Vector value, Vector x, Vector limit) {
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLE_UQ), value);
+}
 KHA_INLINE Vector round_to_integer(Vector a) {
   return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
@@ -89,6 +93,10 @@ KHA_INLINE Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, 
 // The smaller and the larger; where one is not a number the second operand.
 KHA_INLINE Vector min(Vector a, Vector b) { return _mm256_min_ps(a, b); }
 KHA_INLINE Vector max(Vector a, Vector b) { return _mm256_max_ps(a, b); }
+// `value` where x > limit or x is not a number, else zero.
+KHA_INLINE Vector keep_above(Vector value, Vector x, Vector limit) {
+  return _mm256_and_ps(value, _mm256_cmp_ps(x, limit, _CMP_NLE_UQ));
+}
 KHA_INLINE Vector round_to_integer(Vector a) {
   return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
@@ -133,6 +141,10 @@ KHA_INLINE Vector fma(Vector a, Vector b, Vector c) { return a * b + c; }
 // The smaller and the larger; where one is not a number the second operand.
 KHA_INLINE Vector min(Vector a, Vector b) { return a < b ? a : b; }
 KHA_INLINE Vector max(Vector a, Vector b) { return a > b ? a : b; }
+// `value` where x > limit or x is not a number, else zero.
+KHA_INLINE Vector keep_above(Vector value, Vector x, Vector limit) {
+  return x <= limit ? 0.0f : value;
+}
 // For magnitudes below 2^22: adding 1.5 * 2^23 leaves no bits for a fraction.
 KHA_INLINE Vector round_to_integer(Vector a) {
   const volatile float shifted = a + 12582912.0f;
