@@ -21,4 +21,9 @@ TORCH_LIBRARY(kha, m) {
   m.def(
       "knocked_linear_backward(Tensor grad, Tensor x, Tensor weight, Tensor? bias, Tensor map)"
       " -> (Tensor, Tensor, Tensor, Tensor)");
+
+  m.def("cpu_implementation() -> str");
+  m.def("set_cpu_implementation(str name) -> ()");
+  m.def("widest_instruction_set() -> str");
+  m.def("measure_ceiling(int threads, float seconds) -> float");
 }
