@@ -2,27 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <cmath>
-
 #include "kha/core/counts.h"
 #include "kha/core/error.h"
 #include "kha/core/fail_point.h"
 #include "train/interrupt.h"
 #include "train/map_metrics.h"
 #include "train/metrics_log.h"
-#include "train/nonfinite.h"
 #include "train/process_figures.h"
-#include "train/schedule.h"
+#include "train/step.h"
 
 namespace kha {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 class Loop {
  public:
@@ -32,7 +22,7 @@ class Loop {
         progress_(progress),
         store_(folder.checkpoints()),
         log_(folder.path(), session.state.step),
-        plan_(session.batch_plan()),
+        step_(session, folder.path()),
         flops_(flops_per_token(session.config.model, session.config.train.context).training()),
         saved_step_(resumed ? session.state.step : -1) {}
 
@@ -76,48 +66,10 @@ class Loop {
 
  private:
   void one_step() {
-    const auto begin = Clock::now();
-    const int64_t faults = minor_faults();
-    TrainingState& s = session_.state;
-    const TrainOptions& t = session_.config.train;
-    fill_micro_batches(s.step);
-    const double loss = accumulate_gradient(session_.config.model, session_.parameters,
-                                            micro_batches_, session_.arithmetic);
-    const auto& trainable = session_.optimizer->trainable();
-    const double norm = gradient_norm(trainable);
-    if (!std::isfinite(loss) || !std::isfinite(norm)) {
-      stop_for_nonfinite({.folder = folder_.path(),
-                          .step = s.step + 1,
-                          .loss = loss,
-                          .parameter = first_bad_gradient(trainable),
-                          .batches = micro_batches_});
-    }
-    const OptimizerOptions& o = session_.config.optimizer;
-    if (o.clip > 0) clip_gradient(trainable, norm, o.clip);
-    const double lr = o.lr * schedule_factor(session_.config.schedule, s.step + 1, t.steps);
-    session_.optimizer->step(lr);
-    const double seconds = seconds_since(begin);
-    s.step += 1;
-    s.tokens += session_.config.tokens_per_step();
-    s.seconds += seconds;
-    s.data = plan_.position(s.step);
-    maybe_fail(fmt::format("step-{}", s.step).c_str());
-    report({loss, norm, lr, seconds, minor_faults() - faults});
+    const StepResult result = step_.make();
+    maybe_fail(fmt::format("step-{}", session_.state.step).c_str());
+    report(result);
   }
-
-  void fill_micro_batches(int64_t step) {
-    const TrainOptions& t = session_.config.train;
-    micro_batches_.resize(t.accumulate);
-    for (int64_t i = 0; i < t.accumulate; ++i) {
-      fill_batch(session_.corpus->train, plan_.windows(step, i * t.batch, t.batch), t.context,
-                 session_.evaluation_plan().boundary, micro_batches_[i]);
-    }
-  }
-
-  struct StepResult {
-    double loss, norm, lr, seconds;
-    int64_t faults;
-  };
 
   void report(const StepResult& r) {
     const TrainingState& s = session_.state;
@@ -153,11 +105,10 @@ class Loop {
   Progress& progress_;
   CheckpointStore store_;
   MetricsLog log_;
-  BatchPlan plan_;
+  TrainStep step_;
   double flops_;
   int64_t saved_step_;  // -1: none
   double pace_ = 0;
-  std::vector<Batch> micro_batches_;
 };
 
 void print_session(const Session& session, Progress& progress) {
