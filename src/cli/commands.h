@@ -12,6 +12,7 @@ Command doctor_command();
 
 // kha-engine
 Command train_command();
+Command bench_step_command();
 Command compare_command();
 Command generate_command();
 Command eval_command();

@@ -4,8 +4,9 @@
 
 int main(int argc, char** argv) {
   using namespace kha::cli;
-  return run_program("kha", "knocking-heads attention, the part with tensors",
-                     {train_command(), compare_command(), generate_command(), eval_command(),
-                      diff_command(), logits_command(), doctor_engine_command()},
-                     argc, argv);
+  return run_program(
+      "kha", "knocking-heads attention, the part with tensors",
+      {train_command(), compare_command(), generate_command(), eval_command(), diff_command(),
+       logits_command(), doctor_engine_command(), bench_step_command()},
+      argc, argv);
 }
