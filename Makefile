@@ -3,7 +3,7 @@ PRESET ?= cpu
 export PRESET JOBS KHA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo clean
+.PHONY: help build test demo bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,7 +11,7 @@ help:  ## this list
 	@echo "  PRESET=cpu|ci         the CMake preset; ci makes warnings errors"
 	@echo "  JOBS=N                compile jobs (default: cores, at most one for 2 GB of memory)"
 	@echo "  KHA_PYTHON=/path      a Python with its own torch 2.11 or newer, to use instead of the pinned one"
-	@echo "  ARGS='-k NAME'        passed on to pytest by \`make test\`"
+	@echo "  ARGS='...'            passed on to pytest by \`make test\` (-k NAME), to the benchmark by \`make bench\`"
 
 build:  ## install what is missing, build, install into .venv (program: .venv/bin/kha)
 	@scripts/build
@@ -21,6 +21,9 @@ test: build  ## build, then every C++ and Python test in one run
 
 demo: build  ## build, then the demonstration
 	@scripts/demo
+
+bench:  ## build, then the benchmark beside torch and transformers (some 30 minutes; ARGS=--quick)
+	@scripts/bench $(ARGS)
 
 clean:  ## remove build/ (.venv stays; delete it by hand to start over)
 	rm -rf build

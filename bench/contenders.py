@@ -1,0 +1,111 @@
+"""The maps as each contender computes them, and the parity that comes before any time."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+PARTS = ("y", "dx", "d1", "d2", "d3")
+
+
+def composition(kind):
+    """The map in torch's own operators, with as few passes over x as they allow: the factor 2
+    stands at the small matrix or at the sigmoid's gate. A new function, and new code, each call,
+    since torch.compile counts recompilations by code."""
+    bodies = {
+        "knock_linear": "return F.linear(x, m[0])",
+        "knock_gate": "return (2 * x) * torch.sigmoid(F.linear(x, m[0]))",
+        "knock_mlp": "return F.linear(F.linear(x, m[0]) * torch.sigmoid(F.linear(x, m[1])), "
+                     "2 * m[2])",
+    }
+    space = {"F": F, "torch": torch}
+    exec(f"def {kind}(x, *m):\n    {bodies[kind]}", space)
+    return space[kind]
+
+
+def ours(kind):
+    return getattr(torch.ops.kha, kind).default
+
+
+def compiled(kind):
+    return torch.compile(composition(kind), dynamic=False)
+
+
+CONTENDERS = {"ours": ours, "torch eager": composition, "torch.compile": compiled}
+
+
+@dataclass
+class Inputs:
+    x: torch.Tensor  # [tokens, heads, dim]
+    maps: list
+    grad: torch.Tensor
+
+    def leaves(self, dtype=None):
+        values = [self.x, *self.maps]
+        if dtype:
+            values = [value.to(dtype) for value in values]
+        return [value.detach().requires_grad_() for value in values]
+
+
+def make_inputs(case):
+    """Maps near the identity, as they are in training."""
+    generator = torch.Generator().manual_seed(case.rows + case.dim)
+
+    def noise(*shape, scale=1.0):
+        return torch.randn(shape, generator=generator) * scale
+
+    heads = case.heads * (2 if case.strided else 1)
+    x = noise(case.tokens, heads, case.dim)[:, : case.heads]
+    near = torch.eye(case.dim) + noise(case.dim, case.dim, scale=0.02)
+    gate = noise(case.dim, case.dim, scale=0.1)
+    maps = {"knock_linear": [near], "knock_gate": [gate],
+            "knock_mlp": [near, gate, near.T.contiguous()]}[case.kind]
+    return Inputs(x, maps, noise(case.tokens, case.heads, case.dim))
+
+
+def forward_and_backward(function, inputs, dtype=None):
+    leaves = inputs.leaves(dtype)
+    y = function(*leaves)
+    gradients = torch.autograd.grad(y, leaves, inputs.grad.to(y.dtype))
+    return [y.detach(), *gradients]
+
+
+def largest_error(values, exact):
+    return [(v.double() - e).abs().max().item() for v, e in zip(values, exact)]
+
+
+def parity_of(case, functions, inputs):
+    """Complaints about contenders that differ from the double composition.
+
+    Each may err twice as far as torch's float32 composition does, and by four roundings of the
+    largest value; that composition itself is held to a millionth of it for each value it sums.
+    """
+    exact = forward_and_backward(composition(case.kind), inputs, torch.double)
+    plain = largest_error(forward_and_backward(composition(case.kind), inputs), exact)
+    epsilon = torch.finfo(torch.float32).eps
+    complaints = []
+    for name, function in functions.items():
+        errors = largest_error(forward_and_backward(function, inputs), exact)
+        for index, (part, error) in enumerate(zip(PARTS, errors)):
+            size = exact[index].abs().max().item()
+            summed = case.dim if index < 2 else case.rows
+            limit = min(2 * plain[index] + 4 * epsilon * size, 1e-6 * summed * size)
+            if not error <= limit:
+                complaints.append(f"{case.name}: {name}: {part} differs from the double "
+                                  f"composition by {error:.3g}, allowed {limit:.3g}")
+    return complaints
+
+
+def saved_bytes(function, inputs):
+    """What autograd keeps for the backward pass, without the maps themselves."""
+    leaves = inputs.leaves()
+    matrices = {leaf.data_ptr() for leaf in leaves[1:]}
+    kept = {}
+
+    def pack(tensor):
+        kept[tensor.data_ptr(), tuple(tensor.shape)] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        function(*leaves)
+    return sum(size for (pointer, _), size in kept.items() if pointer not in matrices)
