@@ -77,17 +77,65 @@ def disassembly(file: Path) -> dict[str, list[Instruction]]:
     return functions
 
 
+def jump_target(instruction: Instruction) -> int | None:
+    target = re.match(r"([0-9a-f]+) ", instruction.operands + " ")
+    return int(target[1], 16) if instruction.name.startswith("j") and target else None
+
+
+def blocks_of(function: list[Instruction]) -> tuple[list[list[Instruction]], list[set[int]]]:
+    """Basic blocks in order of address, and each one's successors."""
+    addresses = {each.address for each in function}
+    starts = {function[0].address}
+    for this, following in zip(function, function[1:] + [None]):
+        if this.name.startswith(("j", "ret")):
+            starts |= {jump_target(this)} & addresses
+            starts |= {following.address} if following else set()
+    blocks = []
+    for each in function:
+        if each.address in starts:
+            blocks.append([])
+        blocks[-1].append(each)
+    number = {block[0].address: i for i, block in enumerate(blocks)}
+    successors = []
+    for i, block in enumerate(blocks):
+        last, to = block[-1], set()
+        if (target := jump_target(last)) in number:
+            to.add(number[target])
+        if not last.name.startswith(("jmp", "ret")) and i + 1 < len(blocks):
+            to.add(i + 1)
+        successors.append(to)
+    return blocks, successors
+
+
+def reachable(start: int, successors: dict[int, set[int]]) -> set[int]:
+    """The nodes that a walk of one step or more from `start` comes to."""
+    seen, waiting = set(), list(successors[start])
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            waiting += successors[node]
+    return seen
+
+
+def cycles(nodes: set[int], successors: list[set[int]]) -> list[set[int]]:
+    """Innermost sets of blocks that lead back to one another: a set without its entry, where
+    that still leads back to itself, is a loop inside it."""
+    inside = {node: successors[node] & nodes for node in nodes}
+    reach = {node: reachable(node, inside) for node in nodes}
+    rings = {frozenset(o for o in reach[n] if n in reach[o]) for n in nodes if n in reach[n]}
+    found = []
+    for ring in rings:
+        entries = {to for node in range(len(successors)) if node not in ring
+                   for to in successors[node] & ring} or {min(ring)}
+        found += cycles(set(ring) - entries, successors) or [set(ring)]
+    return found
+
+
 def innermost_loops(function: list[Instruction]) -> list[list[Instruction]]:
-    """What lies between a backward jump and its target, where no smaller such piece lies inside."""
-    spans = []
-    for at, instruction in enumerate(function):
-        target = re.match(r"([0-9a-f]+) ", instruction.operands + " ")
-        if instruction.name.startswith("j") and target:
-            to = int(target[1], 16)
-            if function[0].address <= to <= instruction.address:
-                spans.append((next(i for i, each in enumerate(function) if each.address == to), at))
-    inner = [s for s in spans if not any(o != s and s[0] <= o[0] and o[1] <= s[1] for o in spans)]
-    return [function[begin : end + 1] for begin, end in inner]
+    blocks, successors = blocks_of(function)
+    return [[each for block in sorted(ring) for each in blocks[block]]
+            for ring in cycles(set(range(len(blocks))), successors)]
 
 
 def counts(instructions: list[Instruction]) -> dict[str, int]:
