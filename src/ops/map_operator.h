@@ -124,7 +124,10 @@ class MapOperator<Map, std::index_sequence<i...>> {
   };
 
   static Tensor forward_autograd(const Tensor& x, Matrix<i>... matrices) {
-    return Formula::apply(x, matrices...);
+    if (at::GradMode::is_enabled()) return Formula::apply(x, matrices...);
+    // Decoding: a node of the graph that nobody walks costs as much as the map of a few rows.
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    return call(x, matrices...);
   }
 };
 

@@ -13,8 +13,8 @@ constexpr std::int64_t block_rows = 96;
 #else
 constexpr std::int64_t block_rows = 32;
 #endif
-// From this many rows on packing the matrices pays (measured; the curves cross slowly).
-constexpr std::int64_t few_rows = 24;
+// From this many rows on packing the matrices pays: below, a row is a column of one tile.
+constexpr std::int64_t few_rows = tile_columns + 1;
 static_assert(few_rows <= block_rows);
 static_assert(block_rows % tile_rows == 0);
 

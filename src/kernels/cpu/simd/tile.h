@@ -56,32 +56,33 @@ struct TileInput {
 };
 
 // One step of the depth: a row of b with M values of a.
-template <int M, Side side>
-KHA_INLINE void add_step(Vector (&sum)[M][tile_vectors], const float* a, std::int64_t a_stride,
+template <int M, Side side, int V>
+KHA_INLINE void add_step(Vector (&sum)[M][V], const float* a, std::int64_t a_stride,
                          const float* b) {
-  Vector row[tile_vectors];
+  Vector row[V];
 #pragma GCC unroll 4
-  for (int j = 0; j < tile_vectors; ++j) {
+  for (int j = 0; j < V; ++j) {
     row[j] = load(b + j * lanes);
     pin(row[j]);
   }
-#pragma GCC unroll 16
+#pragma GCC unroll 32
   for (int i = 0; i < M; ++i) {
     Vector value = all(a[side == Side::rows ? i * a_stride : i]);
     pin(value);
 #pragma GCC unroll 4
-    for (int j = 0; j < tile_vectors; ++j) add_to(sum[i][j], value, row[j]);
+    for (int j = 0; j < V; ++j) add_to(sum[i][j], value, row[j]);
   }
 }
 
-template <int M, Side side>
+// M rows and V vectors high and wide; V = tile_vectors but for products of a few columns.
+template <int M, Side side, int V = tile_vectors>
 [[gnu::noinline]] static void tile(const TileInput& in, float* c, std::int64_t c_stride,
                                    bool add_to_c) {
-  Vector sum[M][tile_vectors];
-#pragma GCC unroll 16
+  Vector sum[M][V];
+#pragma GCC unroll 32
   for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < tile_vectors; ++j) {
+    for (int j = 0; j < V; ++j) {
       sum[i][j] = add_to_c ? load(c + i * c_stride + j * lanes) : zero();
     }
   }
@@ -93,20 +94,20 @@ template <int M, Side side>
   for (; k >= tile_steps; k -= tile_steps) {
 #pragma GCC unroll 8
     for (int step = 0; step < tile_steps; ++step) {
-      add_step<M, side>(sum, a, a_stride, b);
+      add_step<M, side, V>(sum, a, a_stride, b);
       a += a_step;
       b += b_stride;
     }
   }
   for (; k > 0; --k) {
-    add_step<M, side>(sum, a, a_stride, b);
+    add_step<M, side, V>(sum, a, a_stride, b);
     a += a_step;
     b += b_stride;
   }
-#pragma GCC unroll 16
+#pragma GCC unroll 32
   for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < tile_vectors; ++j) store(c + i * c_stride + j * lanes, sum[i][j]);
+    for (int j = 0; j < V; ++j) store(c + i * c_stride + j * lanes, sum[i][j]);
   }
 }
 
