@@ -10,8 +10,9 @@ namespace kha::cpu::KHA_SET {
 // exp(0) is exactly 1. Overflow gives infinity, underflow subnormals and then zero, not a number
 // stays so. The scale 2^n is applied in two halves, since n may lie outside float32's exponents.
 KHA_INLINE Vector exponential(Vector x) {
+  // e^120 is infinity already and e^-120 zero; either half of n must be an exponent of float32.
   // The limit as first operand: min and max give the second where x is not a number.
-  x = min(all(200.0f), max(all(-200.0f), x));
+  x = min(all(120.0f), max(all(-120.0f), x));
   const Vector n = round_to_integer(mul(x, all(1.44269504088896341f)));
   // ln 2 in two parts, the first with trailing zeros, so that n * part is exact.
   Vector r = fma(n, all(-0.693359375f), x);
