@@ -2,7 +2,8 @@
 //
 // The operators refuse mixed dtypes; here float32 weights meet bfloat16 activations by the user's
 // wish. float64 stays as it is, by autocast's own rule.
-#include <ATen/autocast_mode.h>
+#include "ops/autocast.h"
+
 #include <torch/library.h>
 
 #include "kha/ops/knock.h"
@@ -11,23 +12,6 @@ namespace kha::ops {
 namespace {
 
 using at::Tensor;
-
-// Keeps the calls inside from coming back here, and casts for one device.
-template <c10::DeviceType device>
-class Caster {
- public:
-  Tensor operator()(const Tensor& tensor) const {
-    return at::autocast::cached_cast(dtype_, tensor, device);
-  }
-  std::optional<Tensor> operator()(const std::optional<Tensor>& tensor) const {
-    return at::autocast::cached_cast(dtype_, tensor, device);
-  }
-
- private:
-  c10::impl::ExcludeDispatchKeyGuard no_autocast_{
-      at::autocast::get_autocast_dispatch_key_from_device_type(device)};
-  at::ScalarType dtype_ = at::autocast::get_autocast_dtype(device);
-};
 
 template <c10::DeviceType device>
 Tensor linear(const Tensor& x, const Tensor& weight) {

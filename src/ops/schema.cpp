@@ -26,4 +26,8 @@ TORCH_LIBRARY(kha, m) {
   m.def("set_cpu_implementation(str name) -> ()");
   m.def("widest_instruction_set() -> str");
   m.def("measure_ceiling(int threads, float seconds) -> float");
+  m.def("head_loss(Tensor hidden, Tensor weight, Tensor targets) -> Tensor");
+  m.def(
+      "head_loss_with_gradients(Tensor scales, Tensor hidden, Tensor weight, Tensor targets,"
+      " bool with_weight=True) -> (Tensor, Tensor, Tensor)");
 }

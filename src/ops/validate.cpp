@@ -11,6 +11,8 @@ bool is_supported(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
 }
 
+}  // namespace
+
 // The name Python users know where it is one of ours, torch's own C++ name otherwise.
 std::string dtype_name(at::ScalarType type) {
   switch (type) {
@@ -27,28 +29,42 @@ std::string dtype_name(at::ScalarType type) {
   }
 }
 
-void check_dtype(const char* op, const at::Tensor& x) {
-  TORCH_CHECK_VALUE(is_supported(x.scalar_type()), op, ": x is ", dtype_name(x.scalar_type()),
+void check_dtype(const char* op, Named first) {
+  const at::ScalarType type = first.tensor.scalar_type();
+  TORCH_CHECK_VALUE(is_supported(type), op, ": ", first.name, " is ", dtype_name(type),
                     "; expected float32, float64, bfloat16 or float16;"
-                    " convert it, for example with x.to(torch.float32)");
+                    " convert it, for example with ",
+                    first.name, ".to(torch.float32)");
 }
 
-void check_like_x(const char* op, Named other, const at::Tensor& x) {
-  TORCH_CHECK_VALUE(other.tensor.scalar_type() == x.scalar_type(), op, ": ", other.name, " is ",
-                    dtype_name(other.tensor.scalar_type()), ", x is ", dtype_name(x.scalar_type()),
-                    "; expected one dtype; cast with ", other.name,
-                    ".to(x.dtype), or run under torch.autocast");
-  TORCH_CHECK_VALUE(other.tensor.device() == x.device(), op, ": ", other.name, " is on ",
-                    other.tensor.device(), ", x is on ", x.device(),
-                    "; expected one device; move it with ", other.name, ".to(x.device)");
+void check_device(const char* op, Named other, Named first) {
+  TORCH_CHECK_VALUE(other.tensor.device() == first.tensor.device(), op, ": ", other.name, " is on ",
+                    other.tensor.device(), ", ", first.name, " is on ", first.tensor.device(),
+                    "; expected one device; move it with ", other.name, ".to(", first.name,
+                    ".device)");
+}
+
+void check_like(const char* op, Named other, Named first) {
+  const at::ScalarType type = first.tensor.scalar_type();
+  TORCH_CHECK_VALUE(other.tensor.scalar_type() == type, op, ": ", other.name, " is ",
+                    dtype_name(other.tensor.scalar_type()), ", ", first.name, " is ",
+                    dtype_name(type), "; expected one dtype; cast with ", other.name, ".to(",
+                    first.name, ".dtype), or run under torch.autocast");
+  check_device(op, other, first);
 }
 
 bool has_shape(const at::Tensor& tensor, std::initializer_list<c10::SymInt> shape) {
   return tensor.sym_sizes() == c10::SymIntArrayRef(shape.begin(), shape.size());
 }
 
+namespace {
+
+void check_like_x(const char* op, Named other, const at::Tensor& x) {
+  check_like(op, other, {"x", x});
+}
+
 void check_features(const char* op, const at::Tensor& x) {
-  check_dtype(op, x);
+  check_dtype(op, {"x", x});
   TORCH_CHECK_VALUE(x.dim() >= 2, op, ": x is ", x.sym_sizes(),
                     "; expected [..., heads, head_dim], at least two dimensions;"
                     " add the head dimension with x.unsqueeze(-2)");
@@ -77,7 +93,7 @@ void check_knock(const char* op, const at::Tensor& x, std::initializer_list<Name
 
 void check_knocked_linear(const char* op, const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias, const at::Tensor& map) {
-  check_dtype(op, x);
+  check_dtype(op, {"x", x});
   TORCH_CHECK_VALUE(x.dim() >= 1 && x.sym_size(-1) > 0, op, ": x is ", x.sym_sizes(),
                     "; expected [..., model_width] with model_width at least 1;"
                     " check the input of the projection");

@@ -8,6 +8,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <string>
 
 namespace kha::ops {
 
@@ -16,6 +17,16 @@ struct Named {
   const char* name;
   const at::Tensor& tensor;
 };
+
+// "float32" and its like: the name Python users know, where it is one of ours.
+std::string dtype_name(at::ScalarType type);
+// Whether the tensor has exactly this shape.
+bool has_shape(const at::Tensor& tensor, std::initializer_list<c10::SymInt> shape);
+// The operator's first tensor: float32, float64, bfloat16 or float16.
+void check_dtype(const char* op, Named first);
+// Another tensor of the operator: the first one's device, or its dtype and device.
+void check_device(const char* op, Named other, Named first);
+void check_like(const char* op, Named other, Named first);
 
 // x: [..., heads, D] with adjacent last dimension; every map: [D, D], x's dtype and device.
 void check_knock(const char* op, const at::Tensor& x, std::initializer_list<Named> maps);

@@ -103,6 +103,13 @@ struct CpuKernels {
                    float* workspace);
   void (*few_mlp)(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
                   float* workspace);
+
+  // Cross-entropy over rows of `width` adjacent logits z, in place (kha/ops/head_loss.h):
+  // losses[n] = log(sum_v e^z_nv) - z_n,t with t = targets[n], 0 where t < 0. With `scales` the
+  // logits become scales[n] * (softmax(z_n) - onehot(t)), zeros where t < 0; without (null) they
+  // are used up. targets, scales, losses: [rows]; targets below width.
+  void (*head_loss)(float* logits, std::int64_t rows, std::int64_t width,
+                    const std::int64_t* targets, const float* scales, float* losses);
 };
 
 // The kernels of a usable set (is_usable); of another set the scalar ones.

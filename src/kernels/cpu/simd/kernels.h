@@ -6,6 +6,8 @@
 namespace kha::cpu::KHA_SET {
 
 double probe_multiply_add(std::int64_t rounds);
+void head_loss(float* logits, std::int64_t rows, std::int64_t width, const std::int64_t* targets,
+               const float* scales, float* losses);
 
 std::int64_t packed_size(std::int64_t dim);
 std::int64_t partial_size(std::int64_t dim);

@@ -29,6 +29,7 @@ constinit const CpuKernels kernels{
     .few_linear = few_linear,
     .few_gate = few_gate,
     .few_mlp = few_mlp,
+    .head_loss = head_loss,
 };
 
 }  // namespace kha::cpu::KHA_SET
