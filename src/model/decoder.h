@@ -27,6 +27,8 @@ class Decoder {
   at::Tensor hidden(const at::Tensor& ids_BT, KvCache* cache = nullptr) const;
   // hidden [..., d] -> logits [..., vocabulary]
   at::Tensor logits(const at::Tensor& hidden) const;
+  // The matrix of the logits, [vocabulary, d]: the embedding itself where the two are tied.
+  const at::Tensor& head() const { return head_; }
 
  private:
   struct Layer {

@@ -3,15 +3,15 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cstring>
 
+#include "kha/ops/head_loss.h"
 #include "model/decoder.h"
 
 namespace kha {
 namespace {
-
-constexpr int64_t not_counted = -100;
 
 std::vector<at::Tensor> gradients_of(
     const std::vector<std::pair<std::string, at::Tensor>>& trainable) {
@@ -22,11 +22,49 @@ std::vector<at::Tensor> gradients_of(
   return gradients;
 }
 
-at::Tensor logits_of(const ModelConfig& config, const Parameters& parameters,
-                     const BatchTensors& batch, const Arithmetic& arithmetic) {
+// The decoder over one micro-batch, up to the head.
+struct Pass {
+  at::Tensor hidden_Nd, head_Vd;
+};
+
+Pass run_layers(const ModelConfig& config, const Parameters& parameters, const BatchTensors& batch,
+                const Arithmetic& arithmetic) {
   const Decoder decoder(config, parameters.cast(arithmetic.dtype), arithmetic.plan,
                         batch.ids.size(1));
-  return decoder.logits(decoder.hidden(batch.ids)).flatten(0, 1).to(at::kFloat);
+  return {decoder.hidden(batch.ids).flatten(0, 1), decoder.head()};
+}
+
+// What autograd would do at the end of the head, without its copy: a leaf takes the gradient as it
+// is, so that only one gradient of the vocabulary's size is alive.
+void add_to_leaf(const at::Tensor& leaf, const at::Tensor& gradient) {
+  const at::NoGradGuard no_grad;
+  at::Tensor& own = at::Tensor(leaf).mutable_grad();
+  if (own.defined()) {
+    own.add_(gradient);
+  } else {
+    own = gradient;
+  }
+}
+
+// Sum of the losses times `scale`; its gradient goes to the parameters.
+double backward(const Pass& pass, const at::Tensor& targets_N, double scale) {
+  const bool wants_head = pass.head_Vd.requires_grad();
+  const auto type = pass.hidden_Nd.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor scales =
+      at::full(targets_N.sizes(), scale, pass.hidden_Nd.options().dtype(type).requires_grad(false));
+  auto [losses, dhidden, dhead] = ops::head_loss_with_gradients(
+      scales, pass.hidden_Nd.detach(), pass.head_Vd.detach(), targets_N, wants_head);
+  std::vector<at::Tensor> roots, gradients;
+  const auto start = [&](const at::Tensor& root, const at::Tensor& gradient) {
+    if (!root.requires_grad()) return;
+    if (root.is_leaf()) return add_to_leaf(root, gradient);
+    roots.push_back(root);
+    gradients.push_back(gradient);
+  };
+  start(pass.hidden_Nd, dhidden);
+  start(pass.head_Vd, dhead);
+  if (!roots.empty()) torch::autograd::backward(roots, gradients);
+  return losses.sum(at::kDouble).item<double>() * scale;
 }
 
 }  // namespace
@@ -37,30 +75,27 @@ BatchTensors to_tensors(const Batch& batch, at::Device device) {
   std::memcpy(ids.mutable_data_ptr(), batch.inputs.data(), ids.nbytes());
   int64_t* target = targets.mutable_data_ptr<int64_t>();
   for (size_t i = 0; i < batch.targets.size(); ++i) {
-    target[i] = batch.counted[i] ? batch.targets[i] : not_counted;
+    target[i] = batch.counted[i] ? batch.targets[i] : ops::not_counted;
   }
   return {ids.to(device), targets.to(device)};
 }
 
 at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters,
                          const BatchTensors& batch, const Arithmetic& arithmetic) {
-  return at::cross_entropy_loss(logits_of(config, parameters, batch, arithmetic),
-                                batch.targets.flatten(), {}, at::Reduction::None, not_counted);
+  const Pass pass = run_layers(config, parameters, batch, arithmetic);
+  return ops::head_loss(pass.hidden_Nd, pass.head_Vd, batch.targets.flatten()).to(at::kFloat);
 }
 
 double accumulate_gradient(const ModelConfig& config, const Parameters& parameters,
                            const std::vector<Batch>& micro_batches, const Arithmetic& arithmetic) {
   int64_t counted = 0;
   for (const auto& batch : micro_batches) counted += batch.counted_targets;
+  const double scale = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
   double total = 0;
   for (const auto& batch : micro_batches) {
     const BatchTensors tensors = to_tensors(batch, arithmetic.device);
-    const at::Tensor loss =
-        at::cross_entropy_loss(logits_of(config, parameters, tensors, arithmetic),
-                               tensors.targets.flatten(), {}, at::Reduction::Sum, not_counted) /
-        static_cast<double>(std::max<int64_t>(counted, 1));
-    loss.backward();
-    total += loss.item<double>();
+    const Pass pass = run_layers(config, parameters, tensors, arithmetic);
+    total += backward(pass, tensors.targets.flatten(), scale);
   }
   return total;
 }

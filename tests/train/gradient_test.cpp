@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "kha/core/parameter_table.h"
+#include "model/decoder.h"
 #include "model/initialise.h"
 #include "train/optimizer.h"
 
@@ -49,7 +50,7 @@ Batch make_batch(const std::vector<int64_t>& counted, int64_t first_row, int64_t
 
 struct Step {
   double loss;
-  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> gradients = {};
 };
 
 Step gradient_of(const std::vector<Batch>& batches) {
@@ -63,9 +64,9 @@ Step gradient_of(const std::vector<Batch>& batches) {
 }
 
 void expect_equal(const Step& a, const Step& b) {
-  EXPECT_NEAR(a.loss, b.loss, 1e-6);  // losses are float32
+  EXPECT_NEAR(a.loss, b.loss, 1e-12);
   for (size_t i = 0; i < a.gradients.size(); ++i) {
-    EXPECT_LT((a.gradients[i] - b.gradients[i]).abs().max().item<double>(), 1e-6);
+    EXPECT_LT((a.gradients[i] - b.gradients[i]).abs().max().item<double>(), 1e-12);
   }
 }
 
@@ -85,6 +86,57 @@ TEST(Gradient, NothingCountedIsAZeroGradientNotANan) {
   const Step step = gradient_of({make_batch({0, 0}, 0, 12)});
   EXPECT_EQ(step.loss, 0);
   for (const auto& gradient : step.gradients) EXPECT_EQ(gradient.abs().max().item<double>(), 0);
+}
+
+// The mean loss from logits that are whole, and its gradients by autograd alone.
+Step plain_gradient(const ModelConfig& config, const Parameters& parameters, const Batch& batch) {
+  const BatchTensors tensors = to_tensors(batch, at::kCPU);
+  const Decoder decoder(config, parameters, KnockPlan::weight_space, batch.context);
+  const at::Tensor logits = decoder.logits(decoder.hidden(tensors.ids)).flatten(0, 1);
+  const at::Tensor loss = at::cross_entropy_loss(logits, tensors.targets.flatten(), {},
+                                                 at::Reduction::Mean, /*ignore_index=*/-100);
+  loss.backward();
+  Step step{loss.item<double>(), {}};
+  for (const auto& [name, value] : parameters.entries()) step.gradients.push_back(value.grad());
+  return step;
+}
+
+// 96 rows are two chunks of the head. `frozen` is a parameter that takes no gradient.
+void expect_plain_gradient(bool tied, const std::string& frozen) {
+  ModelConfig config = tiny();
+  config.tie_word_embeddings = tied;
+  const Batch batch = make_batch({12, 3, 12, 12, 0, 12, 12, 12}, 0, 12);
+  std::vector<Step> steps;
+  for (bool plain : {false, true}) {
+    const Parameters parameters = initialise(config, KnockStart::identity, 3).cast(at::kDouble);
+    for (const auto& [name, value] : parameters.entries()) {
+      at::Tensor(value).requires_grad_(name != frozen && frozen != "all but the head");
+    }
+    if (frozen == "all but the head") at::Tensor(parameters.at("lm_head.weight")).requires_grad_();
+    if (plain) {
+      steps.push_back(plain_gradient(config, parameters, batch));
+    } else {
+      steps.push_back({accumulate_gradient(config, parameters, {batch}, {.dtype = at::kDouble})});
+      for (const auto& [name, value] : parameters.entries()) {
+        steps[0].gradients.push_back(value.grad());
+      }
+    }
+  }
+  EXPECT_NEAR(steps[0].loss, steps[1].loss, 1e-12);
+  for (size_t i = 0; i < steps[0].gradients.size(); ++i) {
+    const at::Tensor &found = steps[0].gradients[i], &want = steps[1].gradients[i];
+    ASSERT_EQ(found.defined(), want.defined()) << i << ", frozen: " << frozen;
+    if (!want.defined()) continue;
+    EXPECT_LT((found - want).abs().max().item<double>(), 1e-12) << i;
+  }
+}
+
+TEST(Gradient, IsThatOfLogitsAsAWhole) {
+  expect_plain_gradient(true, "nothing");
+  expect_plain_gradient(false, "nothing");
+  expect_plain_gradient(true, "model.embed_tokens.weight");
+  expect_plain_gradient(false, "lm_head.weight");
+  expect_plain_gradient(false, "all but the head");
 }
 
 std::vector<std::pair<std::string, at::Tensor>> with_gradients(double a, double b) {
