@@ -16,6 +16,8 @@ libxxhash-dev|checksums|header xxhash.h
 libeigen3-dev|small linear algebra|header eigen3/Eigen/Core
 libgtest-dev|C++ tests|header gtest/gtest.h
 libgmock-dev|C++ tests|header gmock/gmock.h
+binutils|tests read object code|command objdump
+valgrind|tests count instructions|command valgrind
 '
 
 installed_by_dpkg() {

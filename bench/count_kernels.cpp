@@ -1,0 +1,94 @@
+// Runs every kernel of one instruction set once, for callgrind to count (bench/counts.py):
+// count_kernels SET. 101 rows of 64 values in heads of their own stride, so that whole blocks and
+// what is left over are both in the count.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "kha/kernels/cpu_kernels.h"
+
+namespace {
+
+constexpr std::int64_t dim = 64, rows = 101, few = 3;
+
+struct Free {
+  void operator()(float* memory) const { std::free(memory); }
+};
+using Floats = std::unique_ptr<float[], Free>;
+
+// Values between -1 and 1 that need no library, at a cache line's beginning.
+Floats floats(std::int64_t count) {
+  const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(float) + 63) / 64 * 64;
+  Floats made(static_cast<float*>(std::aligned_alloc(64, bytes)));
+  for (std::int64_t i = 0; i < count; ++i)
+    made[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
+  return made;
+}
+
+struct Maps {
+  Floats up = floats(dim * dim), gate = floats(dim * dim), down = floats(dim * dim);
+};
+
+struct Packed {
+  Floats forward, backward;
+
+  Packed(const kha::CpuKernels& kernels, const float* matrix)
+      : forward(floats(kernels.packed_size(dim))), backward(floats(kernels.packed_size(dim))) {
+    kernels.pack(matrix, dim, kha::PackedFor::transposed_product, forward.get());
+    kernels.pack(matrix, dim, kha::PackedFor::product, backward.get());
+  }
+};
+
+void run_many_rows(const kha::CpuKernels& k, const Maps& maps) {
+  const Packed up(k, maps.up.get()), gate(k, maps.gate.get()), down(k, maps.down.get());
+  const kha::PackedMap map{.up = up.forward.get(),
+                           .gate = gate.forward.get(),
+                           .down = down.forward.get(),
+                           .up_backward = up.backward.get(),
+                           .gate_backward = gate.backward.get(),
+                           .down_backward = down.backward.get()};
+  const Floats x = floats(2 * rows * dim), grad = floats(rows * dim), y = floats(rows * dim);
+  const Floats partial[3] = {floats(k.partial_size(dim)), floats(k.partial_size(dim)),
+                             floats(k.partial_size(dim))};
+  const kha::PartialGradients partials{
+      .up = partial[0].get(), .gate = partial[1].get(), .down = partial[2].get()};
+  const Floats workspace = floats(k.workspace_size(dim));
+  const kha::HeadRows input{x.get(), 1, 2 * dim, dim}, gradient{grad.get(), 1, dim, dim};
+  const kha::RowRange all{0, rows};
+  float *out = y.get(), *work = workspace.get();
+  k.knock_linear(input, all, dim, map, out, work);
+  k.knock_linear_backward(gradient, input, all, dim, map, out, partials, work);
+  k.knock_gate(input, all, dim, map, out, work);
+  k.knock_gate_backward(gradient, input, all, dim, map, out, partials, work);
+  k.knock_mlp(input, all, dim, map, out, work);
+  k.knock_mlp_backward(gradient, input, all, dim, map, out, partials, work);
+  const Floats matrix = floats(dim * dim);
+  k.sum_partials(partials.up, 1, k.partial_size(dim), dim, kha::PartialOrder::as_stored, {0, dim},
+                 matrix.get());
+}
+
+void run_few_rows(const kha::CpuKernels& k, const Maps& maps) {
+  const kha::PlainMap map{.up = maps.up.get(), .gate = maps.gate.get(), .down = maps.down.get()};
+  const Floats x = floats(few * dim), y = floats(few * dim);
+  const Floats workspace = floats(k.few_workspace_size(dim));
+  const kha::HeadRows input{x.get(), few, few * dim, dim};
+  k.few_linear(input, few, dim, map, y.get(), workspace.get());
+  k.few_gate(input, few, dim, map, y.get(), workspace.get());
+  k.few_mlp(input, few, dim, map, y.get(), workspace.get());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto set = kha::parse_instruction_set(argc == 2 ? argv[1] : "");
+  if (!set || !kha::is_usable(*set)) {
+    std::fprintf(stderr, "usage: count_kernels SET, a set that this processor has\n");
+    return 2;
+  }
+  const kha::CpuKernels& kernels = kha::cpu_kernels(*set);
+  const Maps maps;
+  run_many_rows(kernels, maps);
+  run_few_rows(kernels, maps);
+}
