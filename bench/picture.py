@@ -6,6 +6,8 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot  # noqa: E402
 
+from bench.shapes import DIM  # noqa: E402
+
 # Okabe and Ito's colours, which colour-blind readers tell apart, and a hatch each for print.
 STYLE = {"ours": ("#0072B2", ""), "torch eager": ("#E69F00", "//"), "torch.compile": ("#009E73", ".."),
          "kha": ("#0072B2", ""), "baseline": ("#0072B2", ""), "kha-linear": ("#56B4E9", "//"),
@@ -43,7 +45,7 @@ def draw_rows(axes, part, threads):
     """Speed of the mlp map as rows grow, both passes."""
     rows = [row for row in part["rows"]
             if row["kind"] == "knock_mlp" and row["pass"] == "both" and not row["strided"]
-            and row["threads"] == threads and row["dim"] == 128]
+            and row["threads"] == threads and row["dim"] == DIM]
     for name in dict.fromkeys(row["contender"] for row in rows):
         points = sorted((row["rows"], row["best_flops_per_s"] / 1e9)
                         for row in rows if row["contender"] == name)
@@ -52,7 +54,7 @@ def draw_rows(axes, part, threads):
     axes.set_xlabel("rows x heads")
     axes.set_ylabel("useful GFLOP/s")
     axes.set_ylim(bottom=0)
-    axes.set_title("mlp map, D = 128, forward + backward")
+    axes.set_title(f"mlp map, D = {DIM}, forward + backward")
     if rows:
         axes.legend(fontsize=7)
 
@@ -86,7 +88,8 @@ def panels(result):
     for part in result.get("maps", [])[:1]:
         yield draw_shares, (part, "forward", threads)
         yield draw_shares, (part, "both", threads)
-        yield draw_rows, (part, threads)
+        if any(row["kind"] == "knock_mlp" and row["dim"] == DIM for row in part["rows"]):
+            yield draw_rows, (part, threads)
     steps = result.get("steps", {})
     for key, title in (("maps", "step with maps"), ("peer", "step beside transformers")):
         if steps.get(key):
