@@ -9,6 +9,10 @@
 
 #include "kha/ops/cpu_implementation.h"
 
+#if !defined(INTRA_OP_PARALLEL)
+#error "at::parallel_for would run on one thread: compile src/ops with -fopenmp"
+#endif
+
 namespace kha::ops {
 namespace {
 
