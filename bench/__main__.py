@@ -27,9 +27,12 @@ def parse(arguments):
     parser.add_argument("--out", type=Path, default=Path("build/bench"), metavar="DIR",
                         help="folder of bench.json, bench.png, bench.svg (default: %(default)s)")
     parser.add_argument("--markdown", action="store_true",
-                        help="tables as docs/performance.md has them; with --from, of a result")
+                        help="print the tables as Markdown")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE",
                         help="print an earlier result instead of measuring")
+    parser.add_argument("--into", type=Path, metavar="DOCUMENT",
+                        help="put the tables into docs/performance.md, at its mark of the result's "
+                             "instruction set")
     parser.add_argument("--write", action="store_true",
                         help="with --only counts: make the present counts the expected ones")
     options = parser.parse_args(arguments)
@@ -49,15 +52,28 @@ def write(result, options):
     print(f"\nwritten: {', '.join(map(str, paths))}")
 
 
-def main(arguments=None, contenders=None):
-    """`contenders` replaces those of the maps, so that a test can bring a wrong one."""
+def show(result, options):
+    """Prints the report, or puts it into a document. 2 where the document has no place for it."""
     from bench import report
 
+    if not options.into:
+        print(report.text(result, options.markdown))
+        return 0
+    try:
+        options.into.write_text(report.insert(options.into.read_text(), result))
+    except ValueError as error:
+        print(f"error: {options.into}: {error}", file=sys.stderr)
+        return 2
+    print(f"written: {options.into}")
+    return 0
+
+
+def main(arguments=None, contenders=None):
+    """`contenders` replaces those of the maps, so that a test can bring a wrong one."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = parse(arguments)
     if options.source:
-        print(report.text(json.loads(options.source.read_text()), options.markdown))
-        return 0
+        return show(json.loads(options.source.read_text()), options)
     if options.parts == ["counts"]:
         from bench import counts
 
@@ -71,9 +87,9 @@ def main(arguments=None, contenders=None):
         print(f"parity is red, so nothing is timed:\n  " + "\n  ".join(refused.complaints),
               file=sys.stderr)
         return 1
-    print(report.text(result, options.markdown))
+    code = show(result, options)
     write(result, options)
-    return 0
+    return code
 
 
 if __name__ == "__main__":

@@ -22,6 +22,19 @@ def keep_freed_memory():
         libc.mallopt(option, value)
 
 
+def clock_of(threads):
+    """One thread's own time: what else runs on its core does not count. Several share a wall."""
+    return time.thread_time if threads == 1 else time.perf_counter
+
+
+def read_ceiling(threads, seconds):
+    """Operations a second by the clock that windows of as many threads go by."""
+    now = clock_of(threads)
+    wall, begin = time.perf_counter(), now()
+    reading = torch.ops.kha.measure_ceiling(threads, seconds)
+    return reading * (time.perf_counter() - wall) / (now() - begin)
+
+
 @dataclass
 class Series:
     """One contender in one pass of one case on some threads: seconds a call, window by window."""
@@ -35,10 +48,11 @@ class Series:
     seconds: list = field(default_factory=list)
 
     def window(self):
-        begin = time.perf_counter()
+        now = clock_of(self.threads)
+        begin = now()
         for _ in range(self.calls):
             self.function()
-        self.seconds.append((time.perf_counter() - begin) / self.calls)
+        self.seconds.append((now() - begin) / self.calls)
 
     def warm_up(self, window_s):
         """Compiles, takes memory, and finds how many calls fill a window."""
@@ -119,7 +133,7 @@ def run_windows(groups, rounds, progress, window_s):
             threads = group[0].threads
             torch.set_num_threads(threads)
             probes.setdefault(threads, []).append(
-                torch.ops.kha.measure_ceiling(threads, min(PROBE_S, window_s)))
+                read_ceiling(threads, min(PROBE_S, window_s)))
             for series in rotated(group, turn):
                 series.window()
             progress.advance(group[0].case.name)

@@ -109,12 +109,24 @@ def machine_line(machine):
             f"{machine['torch']}, commit {machine['commit']}, {machine['date']}")
 
 
+def insert(document, result):
+    """The document with this result's tables between the marks of its instruction set. Raises
+    ValueError where it has no such marks."""
+    name = result["machine"]["instruction_set"]
+    begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
+    if document.count(begin) != 1 or document.count(end) != 1:
+        raise ValueError(f"it needs the lines `{begin.strip()}` and `{end}`, each once")
+    head, rest = document.split(begin)
+    return head + begin + text(result, markdown=True) + "\n" + end + rest.split(end)[1]
+
+
 def text(result, markdown=False):
     """The whole report. Times are medians; shares of the ceiling take the best window that another
     supports; ratios are medians of pairs with a 95 % interval, above 1 where kha is faster."""
-    title = "## " if markdown else ""
-    lines = [machine_line(result["machine"]), "`" * markdown + result["machine"]["command"]
-             + "`" * markdown]
+    title = "### " if markdown else ""
+    quote = "`" * markdown
+    lines = [machine_line(result["machine"]) + (":" if markdown else ""),
+             quote + result["machine"]["command"] + quote]
     for name, body in sections(result, markdown):
         lines += ["", title + name, "", body] if markdown else ["", name, body]
     behind = losing(result)

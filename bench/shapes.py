@@ -60,6 +60,13 @@ class StepCase:
     def tokens(self):
         return self.batch * self.context
 
+    def training_flops(self):
+        """Of one step without maps: three times the forward products, causal attention exactly."""
+        attended = 2 * 2 * self.heads * self.dim * (self.context + 1) / 2
+        projections = 2 * self.width * self.dim * (2 * self.heads + 2 * self.kv_heads)
+        layer = projections + 3 * 2 * self.width * self.ffn + attended
+        return 3 * self.tokens * (self.layers * layer + 2 * self.width * self.vocab)
+
 
 @dataclass(frozen=True)
 class HeadCase:
