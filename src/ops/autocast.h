@@ -5,7 +5,14 @@
 
 namespace kha::ops {
 
-// Keeps the calls inside from coming back to autocast, and casts for one device.
+// Keeps the calls inside from coming back to one device's autocast.
+template <c10::DeviceType device>
+class WithoutAutocast {
+  c10::impl::ExcludeDispatchKeyGuard guard_{
+      at::autocast::get_autocast_dispatch_key_from_device_type(device)};
+};
+
+// Casts to the dtype of one device's autocast, and keeps the calls inside from coming back to it.
 template <c10::DeviceType device>
 class Caster {
  public:
@@ -17,8 +24,7 @@ class Caster {
   }
 
  private:
-  c10::impl::ExcludeDispatchKeyGuard no_autocast_{
-      at::autocast::get_autocast_dispatch_key_from_device_type(device)};
+  WithoutAutocast<device> no_autocast_;
   at::ScalarType dtype_ = at::autocast::get_autocast_dtype(device);
 };
 

@@ -6,14 +6,11 @@
 
 #include <vector>
 
-#include "kha/kernels/cpu_kernels.h"
+#include "ops/cpu_rows.h"
 
 namespace kha::ops {
 
 enum class MapKind { linear, gate, mlp };
-
-// The chosen kernels where they serve x, else null: then torch's operators are composed.
-const CpuKernels* kernels_for(const at::Tensor& x);
 
 // x: [..., heads, D]; matrices in the schema's order. y like x, contiguous.
 at::Tensor knock_forward(const CpuKernels& kernels, MapKind kind, const at::Tensor& x,

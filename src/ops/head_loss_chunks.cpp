@@ -7,8 +7,8 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
-#include "kha/ops/cpu_implementation.h"
 #include "kha/ops/head_loss.h"
+#include "ops/cpu_rows.h"
 #include "ops/validate_layers.h"
 
 namespace kha::ops {
@@ -52,10 +52,8 @@ class Chunks {
         weight_(weight),
         targets_(targets.contiguous()),
         wide_(loss_dtype(hidden)),
-        chunk_(head_loss_chunk_rows(hidden.size(0), weight.size(0), hidden.size(1))) {
-    if (hidden.device().is_cpu() && hidden.scalar_type() == at::kFloat) {
-      kernels_ = chosen_cpu_kernels();
-    }
+        chunk_(head_loss_chunk_rows(hidden.size(0), weight.size(0), hidden.size(1))),
+        kernels_(kernels_for(hidden)) {
     const std::int64_t rows = std::min(chunk_, hidden.size(0));
     if (!is_narrow()) logits_ = at::empty({rows, weight.size(0)}, hidden.options());
     result_.losses = at::empty({hidden.size(0)}, hidden.options().dtype(wide_));
@@ -130,8 +128,8 @@ class Chunks {
   Tensor hidden_, weight_, targets_;
   at::ScalarType wide_;
   std::int64_t chunk_;
-  const CpuKernels* kernels_ = nullptr;  // null: torch's operators
-  Tensor logits_;                        // [chunk, V], used again by every chunk
+  const CpuKernels* kernels_;  // null: torch's operators
+  Tensor logits_;              // [chunk, V], used again by every chunk
   HeadLoss result_;
 };
 

@@ -30,4 +30,15 @@ TORCH_LIBRARY(kha, m) {
   m.def(
       "head_loss_with_gradients(Tensor scales, Tensor hidden, Tensor weight, Tensor targets,"
       " bool with_weight=True) -> (Tensor, Tensor, Tensor)");
+
+  m.def("rms_norm(Tensor x, Tensor weight, float eps) -> Tensor");
+  m.def("rms_norm_backward(Tensor grad, Tensor x, Tensor weight, float eps) -> (Tensor, Tensor)");
+
+  m.def("norm_rope(Tensor x, Tensor weight, float eps, Tensor cos, Tensor sin) -> Tensor");
+  m.def(
+      "norm_rope_backward(Tensor grad, Tensor x, Tensor weight, float eps, Tensor cos, Tensor sin)"
+      " -> (Tensor, Tensor)");
+
+  m.def("swiglu(Tensor gate, Tensor up) -> Tensor");
+  m.def("swiglu_backward(Tensor grad, Tensor gate, Tensor up) -> (Tensor, Tensor)");
 }

@@ -53,4 +53,52 @@ void check_target_values(const char* op, const at::Tensor& targets, std::int64_t
                     " check that tokenizer and model belong together");
 }
 
+void check_norm(const char* op, const at::Tensor& x, const at::Tensor& weight, double eps) {
+  check_dtype(op, {"x", x});
+  TORCH_CHECK_VALUE(x.dim() >= 1 && x.sym_size(-1) > 0, op, ": x is ", x.sym_sizes(),
+                    "; expected [..., width] with width at least 1; check the input of the norm");
+  const c10::SymInt width = x.sym_size(-1);
+  TORCH_CHECK_VALUE(has_shape(weight, {width}), op, ": weight is ", weight.sym_sizes(),
+                    "; expected [width] = [", width, "], the last dimension of x ", x.sym_sizes(),
+                    "; give one value for each channel");
+  check_like(op, {"weight", weight}, {"x", x});
+  TORCH_CHECK_VALUE(eps > 0, op, ": eps is ", eps,
+                    "; expected more than 0, so that rows of zeros stay finite; 1e-6 is usual");
+}
+
+void check_norm_rope(const char* op, const at::Tensor& x, const at::Tensor& weight, double eps,
+                     const at::Tensor& cos, const at::Tensor& sin) {
+  TORCH_CHECK_VALUE(x.dim() == 4 && x.sym_size(3) % 2 == 0, op, ": x is ", x.sym_sizes(),
+                    "; expected [batch, time, heads, head_dim] with an even head_dim;"
+                    " split the projection with x.unflatten(-1, (heads, head_dim))");
+  check_norm(op, x, weight, eps);
+  for (const Named& table : {Named{"cos", cos}, Named{"sin", sin}}) {
+    TORCH_CHECK_VALUE(has_shape(table.tensor, {x.sym_size(1), x.sym_size(3)}), op, ": ", table.name,
+                      " is ", table.tensor.sym_sizes(), "; expected [time, head_dim] = [",
+                      x.sym_size(1), ", ", x.sym_size(3), "] for x ", x.sym_sizes(),
+                      "; give one row for each position");
+    check_like(op, table, {"x", x});
+  }
+}
+
+void check_swiglu(const char* op, const at::Tensor& gate, const at::Tensor& up) {
+  check_dtype(op, {"gate", gate});
+  TORCH_CHECK_VALUE(gate.dim() >= 1 && gate.sym_size(-1) > 0, op, ": gate is ", gate.sym_sizes(),
+                    "; expected [..., width] with width at least 1;"
+                    " check the input of the feed-forward part");
+  check_same_shape(op, {"up", up}, {"gate", gate});
+}
+
+void check_same_shape(const char* op, Named other, Named first) {
+  TORCH_CHECK_VALUE(other.tensor.sym_sizes() == first.tensor.sym_sizes(), op, ": ", other.name,
+                    " is ", other.tensor.sym_sizes(), "; expected ", first.tensor.sym_sizes(),
+                    ", the shape of ", first.name, "; expand it first");
+  check_like(op, other, first);
+}
+
+void check_constant(const char* op, Named constant) {
+  TORCH_CHECK_VALUE(!constant.tensor.requires_grad(), op, ": ", constant.name,
+                    " requires a gradient; expected a constant; pass ", constant.name, ".detach()");
+}
+
 }  // namespace kha::ops

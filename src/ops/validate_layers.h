@@ -20,4 +20,20 @@ void check_scales(const char* op, const at::Tensor& scales, const at::Tensor& hi
 // Every target is an id below `vocabulary`, or -100. Reads values: not for meta tensors.
 void check_target_values(const char* op, const at::Tensor& targets, std::int64_t vocabulary);
 
+// x: [..., width]; weight: [width], x's dtype and device; eps above 0.
+void check_norm(const char* op, const at::Tensor& x, const at::Tensor& weight, double eps);
+
+// x: [B, T, heads, D] with D even; weight: [D]; cos, sin: [T, D]; one dtype, one device.
+void check_norm_rope(const char* op, const at::Tensor& x, const at::Tensor& weight, double eps,
+                     const at::Tensor& cos, const at::Tensor& sin);
+
+// gate, up: [..., width], alike in shape, dtype and device.
+void check_swiglu(const char* op, const at::Tensor& gate, const at::Tensor& up);
+
+// The first tensor's shape, dtype and device.
+void check_same_shape(const char* op, Named other, Named first);
+
+// No gradient is wanted of it.
+void check_constant(const char* op, Named constant);
+
 }  // namespace kha::ops

@@ -48,6 +48,15 @@ struct PartialGradients {
 // How a partial gradient lies against the matrix.
 enum class PartialOrder { as_stored, transposed };
 
+// Cosines and sines by position, [positions, D] each: row r of a call is head r % heads at position
+// r / heads % positions.
+struct Rotation {
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  std::int64_t positions = 1;
+  std::int64_t heads = 1;
+};
+
 struct CpuKernels {
   InstructionSet set;
   std::int64_t lanes;  // float32 values a vector
@@ -110,6 +119,21 @@ struct CpuKernels {
   // are used up. targets, scales, losses: [rows]; targets below width.
   void (*head_loss)(float* logits, std::int64_t rows, std::int64_t width,
                     const std::int64_t* targets, const float* scales, float* losses);
+
+  // Equations in kha/ops/layers.h. y, dx, dgate and dup are [rows, D] with adjacent rows, of which
+  // those of the range are written; dweight [D] is the range's part of the weight's gradient.
+  void (*rms_norm)(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+                   float* y);
+  void (*rms_norm_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                            const float* weight, float eps, float* dx, float* dweight);
+  void (*norm_rope)(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+                    const Rotation& table, float* y);
+  void (*norm_rope_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                             const float* weight, float eps, const Rotation& table, float* dx,
+                             float* dweight);
+  void (*swiglu)(HeadRows gate, HeadRows up, RowRange range, std::int64_t width, float* y);
+  void (*swiglu_backward)(HeadRows grad, HeadRows gate, HeadRows up, RowRange range,
+                          std::int64_t width, float* dgate, float* dup);
 };
 
 // The kernels of a usable set (is_usable); of another set the scalar ones.

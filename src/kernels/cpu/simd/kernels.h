@@ -8,6 +8,18 @@ namespace kha::cpu::KHA_SET {
 double probe_multiply_add(std::int64_t rounds);
 void head_loss(float* logits, std::int64_t rows, std::int64_t width, const std::int64_t* targets,
                const float* scales, float* losses);
+void rms_norm(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+              float* y);
+void rms_norm_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                       const float* weight, float eps, float* dx, float* dweight);
+void norm_rope(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+               const Rotation& table, float* y);
+void norm_rope_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+                        const float* weight, float eps, const Rotation& table, float* dx,
+                        float* dweight);
+void swiglu(HeadRows gate, HeadRows up, RowRange range, std::int64_t width, float* y);
+void swiglu_backward(HeadRows grad, HeadRows gate, HeadRows up, RowRange range, std::int64_t width,
+                     float* dgate, float* dup);
 
 std::int64_t packed_size(std::int64_t dim);
 std::int64_t partial_size(std::int64_t dim);

@@ -30,6 +30,12 @@ constinit const CpuKernels kernels{
     .few_gate = few_gate,
     .few_mlp = few_mlp,
     .head_loss = head_loss,
+    .rms_norm = rms_norm,
+    .rms_norm_backward = rms_norm_backward,
+    .norm_rope = norm_rope,
+    .norm_rope_backward = norm_rope_backward,
+    .swiglu = swiglu,
+    .swiglu_backward = swiglu_backward,
 };
 
 }  // namespace kha::cpu::KHA_SET
