@@ -1,7 +1,5 @@
 // `kha`: everything that needs no tensors, in milliseconds. What needs them is `kha-engine`, which
 // this program becomes; any other `kha NAME` becomes `kha-NAME` beside it.
-#include <cstdlib>
-
 #include "cli/beside.h"
 #include "cli/commands.h"
 #include "cli/engine_names.h"
@@ -10,15 +8,6 @@
 
 namespace kha::cli {
 namespace {
-
-// glibc's own allocator settings, until a run brings a better one: memory that a step frees stays
-// with the process, on huge pages where the kernel gives them. What the user set stays.
-void set_engine_environment() {
-  setenv("GLIBC_TUNABLES",
-         "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:"
-         "glibc.malloc.top_pad=67108864",
-         0);
-}
 
 bool is_engine_call(int argc, char** argv) {
   for (const auto& [name, summary] : engine_commands()) {
@@ -45,7 +34,6 @@ void hand_over(int argc, char** argv, const std::vector<Command>& own) {
       fail({.what = "`kha " + rest[0] + "` needs kha-engine, which is not installed beside kha",
             .next = "make build"});
     }
-    set_engine_environment();
     become(*engine, rest);
   }
   if (rest[0].empty() || rest[0][0] == '-' || is_own_command(rest[0], own)) return;

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "memory/caching_allocator.h"
+
 namespace kha {
 namespace {
 
@@ -31,6 +33,7 @@ int64_t resident_bytes() { return status_bytes("VmRSS:"); }
 int64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
 
 void reset_peak_resident() {
+  release_free_memory();
   malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << "5";
 }

@@ -10,6 +10,7 @@
 #include "kha/core/check_tensors.h"
 #include "kha/core/error.h"
 #include "kha/core/model_folder.h"
+#include "memory/caching_allocator.h"
 #include "model/initialise.h"
 #include "model/model_io.h"
 
@@ -191,6 +192,7 @@ std::shared_ptr<const Corpus> open_corpus(RunConfig& config, Progress& progress)
 }
 
 Session start_session(RunConfig config, std::shared_ptr<const Corpus> corpus, Progress& progress) {
+  choose_allocator(config.train.allocator);
   std::vector<std::string> warnings;
   const Arithmetic arithmetic = resolve_arithmetic(config, warnings);
   for (const auto& warning : warnings) progress.line("warning: " + warning);

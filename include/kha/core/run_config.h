@@ -50,6 +50,7 @@ struct TrainOptions {
   std::string precision = "auto";  // auto | fp32 | bf16
   std::string device = "cpu";      // cpu | cuda
   int64_t threads = 0;             // 0: one a core
+  std::string allocator = "auto";  // of CPU tensors: auto | caching | system
   int64_t log_every = 10;
   int64_t eval_every = 200;
   int64_t eval_tokens = 65536;  // validation tokens an evaluation reads; 0: all

@@ -112,6 +112,11 @@ void add_train(std::vector<Field>& f, RunConfig& c) {
                {"auto", "fp32", "bf16"}});
   f.push_back({"train.device", &t.device, noted, "where tensors live", {"cpu", "cuda"}});
   f.push_back({"train.threads", &t.threads, noted, "threads; 0: one a core", {}, 0, 4096});
+  f.push_back({"train.allocator",
+               &t.allocator,
+               free,
+               "of CPU tensors; auto: as KHA_ALLOCATOR says, else caching",
+               {"auto", "caching", "system"}});
   f.push_back({"train.log_every", &t.log_every, free, "steps between log lines", {}, 1, large});
   f.push_back({"train.eval_every",
                &t.eval_every,
