@@ -6,6 +6,7 @@
 
 #include "cli/beside.h"
 #include "cli/commands.h"
+#include "cli/measured_text.h"
 #include "kha/core/captured_run.h"
 #include "kha/core/error.h"
 #include "kha/core/machine_facts.h"
@@ -110,6 +111,7 @@ void print_text(const Json& facts) {
   if (!engine.value("starts", false)) return;
   fmt::print("knock maps   {}\n", engine.value("knock", "unknown"));
   fmt::print("cuda         {}\n", engine.value("cuda", "unknown"));
+  fmt::print("{}", measured_in_words(engine));
   fmt::print(
       "next         kha doctor --self-test computes small cases and compares them with the "
       "reference\n");

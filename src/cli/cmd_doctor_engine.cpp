@@ -6,9 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/measured_text.h"
 #include "kha/core/error.h"
+#include "memory/caching_allocator.h"
 #include "model/self_test/self_test.h"
+#include "train/ceiling.h"
 #include "train/device.h"
+#include "train/memory_speed.h"
 #include "train/what_ran.h"
 
 namespace kha::cli {
@@ -33,7 +37,24 @@ Json facts() {
   Json json = what_ran({});
   for (const char* of_a_run : {"device", "precision", "linear_maps"}) json.erase(of_a_run);
   json["cuda"] = cuda_in_words();
+  json["allocator"] = chosen_allocator();
   return json;
+}
+
+// Measured now, in about two seconds.
+Json measured() {
+  const auto round = [](const std::string& allocator) {
+    const RoundCost cost = allocator_round(allocator);
+    return Json{{"seconds", cost.seconds}, {"faults", cost.faults}};
+  };
+  const Ceiling one = measure_ceiling(1), all = measure_ceiling();
+  return {{"ceiling",
+           {{"instruction_set", all.instruction_set},
+            {"threads", all.threads},
+            {"one_thread_gflops", one.flops / 1e9},
+            {"all_threads_gflops", all.flops / 1e9}}},
+          {"read_bandwidth", read_bandwidth()},
+          {"allocator_round", {{"system", round("system")}, {"caching", round("caching")}}}};
 }
 
 std::vector<CheckResult> self_test() {
@@ -68,12 +89,14 @@ void print_text(const Json& facts, const std::vector<CheckResult>& results) {
              facts.at("threads").get<std::string>());
   fmt::print("knock maps   {}\n", facts.at("knock").get<std::string>());
   fmt::print("cuda         {}\n", facts.at("cuda").get<std::string>());
+  fmt::print("{}", measured_in_words(facts));
   for (const auto& result : results) print_line(result);
 }
 
 int run(const Arguments& a) {
   const std::vector<CheckResult> results = a.self_test ? self_test() : std::vector<CheckResult>();
   Json all = facts();
+  all.update(measured());
   const auto failed =
       std::count_if(results.begin(), results.end(), [](const auto& r) { return !r.ok; });
   if (a.json) {

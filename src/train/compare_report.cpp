@@ -24,16 +24,19 @@ nlohmann::ordered_json to_json(const Arm& arm, const std::filesystem::path& fold
           {"flops_per_token", arm.flops},
           {"knock_flops_per_token", arm.knock_flops},
           {"tokens_per_second", arm.summary.tokens_per_second},
+          {"mfu", arm.summary.mfu},
           {"peak_bytes", arm.summary.peak_bytes}};
 }
 
 std::string table_line(const Arm& arm) {
   const Evaluation& e = *arm.summary.validation;
-  return fmt::format(
-      "{:<14}{:>5}{:>12.4f}{:>12.4f}{:>12}{:>10}{:>9.2f} %{:>11.0f}{:>12}\n", arm.setting, arm.seed,
-      e.loss(), e.bits_per_byte(), arm.parameters, fmt::format("+{}", arm.knock_parameters),
-      100 * arm.knock_flops / (arm.flops - arm.knock_flops), arm.summary.tokens_per_second,
-      bytes_text(static_cast<double>(arm.summary.peak_bytes)));
+  return fmt::format("{:<14}{:>5}{:>12.4f}{:>12.4f}{:>12}{:>10}{:>9.2f} %{:>11.0f}{:>7}{:>12}\n",
+                     arm.setting, arm.seed, e.loss(), e.bits_per_byte(), arm.parameters,
+                     fmt::format("+{}", arm.knock_parameters),
+                     100 * arm.knock_flops / (arm.flops - arm.knock_flops),
+                     arm.summary.tokens_per_second,
+                     arm.summary.mfu > 0 ? fmt::format("{:.0f} %", 100 * arm.summary.mfu) : "-",
+                     bytes_text(static_cast<double>(arm.summary.peak_bytes)));
 }
 
 std::string in_words(const ArmDifference& d, const std::string& reference) {
@@ -68,9 +71,9 @@ void write_comparison(const Comparison& c) {
 }
 
 std::string to_text(const Comparison& c) {
-  std::string text = fmt::format("{:<14}{:>5}{:>12}{:>12}{:>12}{:>10}{:>11}{:>11}{:>12}\n",
+  std::string text = fmt::format("{:<14}{:>5}{:>12}{:>12}{:>12}{:>10}{:>11}{:>11}{:>7}{:>12}\n",
                                  "setting", "seed", "val loss", "bits/byte", "parameters",
-                                 "in maps", "map FLOPs", "tokens/s", "peak");
+                                 "in maps", "map FLOPs", "tokens/s", "MFU", "peak");
   for (const Arm& arm : c.arms) text += table_line(arm);
   const Evaluation& first = *c.arms[0].summary.validation;
   text += fmt::format("\non {} held-out tokens of {} documents, the same in every arm:\n",

@@ -19,8 +19,10 @@ void Progress::draw(const std::string& text) {
 
 void Progress::step(const StepFigures& f, bool logged) {
   const std::string text = fmt::format(
-      "{}step {}/{}  loss {:.4f}  |g| {:.2f}  lr {:.2e}  {:.0f} tok/s  {:.0f} GFLOP/s  {}  {} left",
+      "{}step {}/{}  loss {:.4f}  |g| {:.2f}  lr {:.2e}  {:.0f} tok/s  {:.0f} GFLOP/s{}  {}  {} "
+      "left",
       label_, f.step, f.steps, f.loss, f.grad_norm, f.lr, f.tokens_per_second, f.gflops,
+      f.mfu > 0 ? fmt::format(" (MFU {:.0f} %)", 100 * f.mfu) : "",
       bytes_text(static_cast<double>(f.resident_bytes)), duration_text(f.seconds_left));
   if (terminal_) {
     draw(text);

@@ -10,6 +10,7 @@ struct StepFigures {
   int64_t step = 0, steps = 0;
   double loss = 0, grad_norm = 0, lr = 0;
   double tokens_per_second = 0, gflops = 0;
+  double mfu = 0;  // share of the ceiling; 0: not known
   double seconds_left = 0;
   int64_t resident_bytes = 0;
 };

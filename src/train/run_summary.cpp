@@ -48,6 +48,7 @@ std::optional<RunSummary> read_run_summary(const std::filesystem::path& run_fold
   const Json json = Json::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("of") || json["of"] != key_of(session)) return {};
   RunSummary summary{.tokens_per_second = json.at("tokens_per_second"),
+                     .mfu = json.value("mfu", 0.0),
                      .peak_bytes = json.at("peak_bytes")};
   if (!json.at("validation").is_null()) summary.validation = evaluation_from(json["validation"]);
   return summary;
@@ -57,6 +58,7 @@ void write_run_summary(const std::filesystem::path& run_folder, const Session& s
                        const RunSummary& summary) {
   const Json json{{"of", key_of(session)},
                   {"tokens_per_second", summary.tokens_per_second},
+                  {"mfu", summary.mfu},
                   {"peak_bytes", summary.peak_bytes},
                   {"validation", summary.validation ? to_json(*summary.validation) : Json()}};
   write_file_atomically(run_folder / "summary.json", json.dump() + "\n");

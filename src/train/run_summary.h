@@ -12,6 +12,7 @@ namespace kha {
 struct RunSummary {
   std::optional<Evaluation> validation = {};  // by document; nothing without a held-out split
   double tokens_per_second = 0;               // over all steps, evaluation and saving left out
+  double mfu = 0;                             // share of the ceiling that this is; 0: not known
   int64_t peak_bytes = 0;                     // resident, of the process that made the last step
 };
 

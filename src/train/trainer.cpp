@@ -5,6 +5,8 @@
 #include "kha/core/counts.h"
 #include "kha/core/error.h"
 #include "kha/core/fail_point.h"
+#include "memory/caching_allocator.h"
+#include "train/ceiling.h"
 #include "train/interrupt.h"
 #include "train/map_metrics.h"
 #include "train/metrics_log.h"
@@ -16,7 +18,8 @@ namespace {
 
 class Loop {
  public:
-  Loop(Session& session, const RunFolder& folder, bool resumed, Progress& progress)
+  Loop(Session& session, const RunFolder& folder, bool resumed, const Ceiling& ceiling,
+       Progress& progress)
       : session_(session),
         folder_(folder),
         progress_(progress),
@@ -24,7 +27,14 @@ class Loop {
         log_(folder.path(), session.state.step),
         step_(session, folder.path()),
         flops_(flops_per_token(session.config.model, session.config.train.context).training()),
-        saved_step_(resumed ? session.state.step : -1) {}
+        ceiling_(ceiling),
+        saved_step_(resumed ? session.state.step : -1) {
+    log_.write({{"step", session.state.step},
+                {"tokens", session.state.tokens},
+                {"run/threads", ceiling.threads},
+                {"run/allocator", chosen_allocator()},
+                {"run/ceiling_gflops", ceiling.flops / 1e9}});
+  }
 
   // Until the last step or a signal.
   void run() {
@@ -64,6 +74,11 @@ class Loop {
 
   bool saved() const { return saved_step_ == session_.state.step; }
 
+  // The share of the ceiling that this many tokens a second are; 0 where no ceiling is known.
+  double mfu(double tokens_per_second) const {
+    return ceiling_.flops > 0 ? tokens_per_second * flops_ / ceiling_.flops : 0;
+  }
+
  private:
   void one_step() {
     const StepResult result = step_.make();
@@ -85,19 +100,22 @@ class Loop {
                     .lr = r.lr,
                     .tokens_per_second = tps,
                     .gflops = tps * flops_ / 1e9,
+                    .mfu = mfu(tps),
                     .seconds_left = pace_ * static_cast<double>(t.steps - s.step),
                     .resident_bytes = resident_bytes()},
                    logged);
     if (!logged) return;
-    log_.write({{"step", s.step},
-                {"tokens", s.tokens},
-                {"train/loss", r.loss},
-                {"grad_norm", r.norm},
-                {"lr", r.lr},
-                {"tps", tps},
-                {"gflops", tps * flops_ / 1e9},
-                {"memory", resident_bytes()},
-                {"faults", r.faults}});
+    nlohmann::ordered_json line{{"step", s.step},
+                                {"tokens", s.tokens},
+                                {"train/loss", r.loss},
+                                {"grad_norm", r.norm},
+                                {"lr", r.lr},
+                                {"tps", tps},
+                                {"gflops", tps * flops_ / 1e9},
+                                {"memory", resident_bytes()},
+                                {"faults", r.faults}};
+    if (ceiling_.flops > 0) line["mfu"] = mfu(tps);
+    log_.write(line);
   }
 
   Session& session_;
@@ -106,7 +124,8 @@ class Loop {
   CheckpointStore store_;
   MetricsLog log_;
   TrainStep step_;
-  double flops_;
+  double flops_;  // a token
+  Ceiling ceiling_;
   int64_t saved_step_;  // -1: none
   double pace_ = 0;
 };
@@ -122,7 +141,7 @@ void print_session(const Session& session, Progress& progress) {
   std::string ran;
   for (const auto& [key, value] : session.state.ran)
     ran += (ran.empty() ? "" : ", ") + key + " " + value;
-  progress.line("runs on: " + ran);
+  progress.line("runs on: " + ran + ", allocator " + chosen_allocator());
   for (const auto& group : session.optimizer->groups()) {
     progress.line(
         fmt::format("  group {:<10}{:>4} tensors {:>12} parameters  lr x {}  decay {} to {}{}",
@@ -146,6 +165,7 @@ TrainReport finish(Session& session, Loop& loop, const RunFolder& folder, bool t
   const TrainingState& s = session.state;
   report.summary.peak_bytes = peak_resident_bytes();
   if (s.seconds > 0) report.summary.tokens_per_second = static_cast<double>(s.tokens) / s.seconds;
+  report.summary.mfu = loop.mfu(report.summary.tokens_per_second);
   if (session.corpus->validation) report.summary.validation = loop.validate();
   write_run_summary(folder.path(), session, report.summary);
   return report;
@@ -168,7 +188,9 @@ TrainReport train(const TrainRequest& request, std::shared_ptr<const Corpus> cor
   const int64_t first_step = session.state.step;
   // From here to the last save a signal waits for a moment at which nothing is lost.
   const InterruptGuard guard;
-  Loop loop(session, folder, resumed, progress);
+  const Ceiling ceiling = ceiling_of(session.arithmetic);
+  progress.line("ceiling: " + in_words(ceiling));
+  Loop loop(session, folder, resumed, ceiling, progress);
   loop.run();
   const TrainReport report = finish(session, loop, folder, session.state.step > first_step);
   progress.finish();

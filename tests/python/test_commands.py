@@ -1,6 +1,7 @@
 """The other commands as a user meets them."""
 
 import json
+import os
 import re
 
 import pytest
@@ -16,8 +17,6 @@ def mlp_run(train, tmp_path_factory):
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["inspect", "RUN"], ["fold", "--help"], ["doctor", "--help"]])
 def test_light_commands_map_no_torch_library(kha, tiny_run, arguments):
-    import os
-
     arguments = [str(tiny_run) if word == "RUN" else word for word in arguments]
     result = kha(*arguments, env={**os.environ, "LD_DEBUG": "libs"})
     assert result.returncode == 0, result.stdout
@@ -158,11 +157,32 @@ def test_generate_stops_at_a_text(kha, mlp_run):
 def test_doctor_reports_and_tests_itself(kha):
     plain = kha("doctor")
     assert plain.returncode == 0
-    for word in ("torch", "cpu", "kha"):
+    for word in ("torch", "cpu", "kha", "ceiling", "GFLOP/s on one thread", "memory is read at"):
         assert word in plain.stdout
+    engine = json.loads(kha("doctor", "--json").stdout)["engine"]
+    ceiling = engine["ceiling"]
+    assert ceiling["one_thread_gflops"] > 0.1 and ceiling["all_threads_gflops"] > 0.1
+    assert ceiling["instruction_set"] in ("scalar", "avx2", "avx512")
+    assert engine["read_bandwidth"] > 1e8
     tested = kha("doctor", "--self-test")
     assert tested.returncode == 0, tested.stdout + tested.stderr
     assert "FAILED" not in tested.stdout and "ok" in tested.stdout
+
+
+@pytest.mark.parametrize("chosen", ["caching", "system"])
+def test_doctor_shows_what_the_allocator_saves(kha, chosen):
+    engine = json.loads(kha("doctor", "--json", env={**os.environ, "KHA_ALLOCATOR": chosen}).stdout)["engine"]
+    assert engine["allocator"] == chosen
+    rounds = engine["allocator_round"]
+    assert rounds["caching"]["faults"] < 100 and rounds["caching"]["seconds"] > 0
+    assert rounds["system"]["faults"] > rounds["caching"]["faults"]
+
+
+def test_an_unknown_allocator_is_refused(kha, tiny_run):
+    result = kha("generate", tiny_run, env={**os.environ, "KHA_ALLOCATOR": "cashing"})
+    assert result.returncode == 2
+    for words in ("`cashing` is not an allocator (did you mean `caching`?)", "environment variable KHA_ALLOCATOR"):
+        assert words in result.stderr
 
 
 @pytest.mark.parametrize("content, words", [

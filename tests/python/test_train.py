@@ -440,3 +440,54 @@ def test_a_signal_during_the_last_save_loses_nothing(tiny_text, tmp_path):
     assert process.returncode in (143, 0), out + err  # 0: the save was done before the signal came
     state = json.loads((checkpoints / "latest/trainer/state.json").read_text())
     assert state["step"] == 1
+
+
+# Tensors of some hundred kB, which the system's allocator gives back to the kernel at every step.
+WIDE = dict(model__hidden_size=64, model__intermediate_size=192, train__context=256, train__batch=8,
+            train__save_every=0, train__eval_every=0, train__steps=12)
+
+
+def test_memory_stays_with_the_process_between_steps(train, tmp_path):
+    train(tmp_path, run__name="a", **WIDE)
+    faults = [line["faults"] for line in metrics(tmp_path / "a") if "faults" in line]
+    assert max(faults[3:]) < 1000, faults
+    assert sum(faults[8:]) <= sum(faults[4:8]) + 100, faults
+
+
+def test_the_allocator_touches_no_number(train, tmp_path):
+    caching = train(tmp_path, run__name="caching", **WIDE)
+    system = train(tmp_path, run__name="system", train__allocator="system", **WIDE)
+    assert "allocator caching" in caching.stdout and "allocator system" in system.stdout
+    assert losses(tmp_path / "caching") == losses(tmp_path / "system")
+    assert model_bytes(tmp_path / "caching") == model_bytes(tmp_path / "system")
+    resumed = train(tmp_path, run__name="system", **{**WIDE, "train__steps": 13})
+    assert "changed: train.allocator" not in resumed.stdout
+
+
+def test_the_environment_chooses_where_the_run_does_not(train, tmp_path):
+    env = {"KHA_ALLOCATOR": "system"}
+    named = train(tmp_path, run__name="a", train__steps=1, env=env)
+    given = train(tmp_path, run__name="b", train__steps=1, env=env, train__allocator="caching")
+    assert "allocator system" in named.stdout and "allocator caching" in given.stdout
+
+
+def test_figures_are_held_against_a_measured_ceiling(train, tmp_path):
+    result = train(tmp_path, run__name="a")
+    line = next(line for line in result.stdout.splitlines() if line.startswith("ceiling: "))
+    assert "GFLOP/s (fp32 multiply-adds in registers" in line and "1 thread)" in line
+    assert "(MFU " in result.stdout
+    start, *rest = metrics(tmp_path / "a")
+    assert start["step"] == 0 and start["run/threads"] == 1 and start["run/allocator"] == "caching"
+    ceiling = start["run/ceiling_gflops"]
+    steps = [line for line in rest if "train/loss" in line]
+    assert all(line["mfu"] == pytest.approx(line["gflops"] / ceiling) for line in steps)
+    assert all(0 < line["mfu"] <= 1 for line in steps)
+    summary = json.loads((tmp_path / "a/summary.json").read_text())
+    assert 0 < summary["mfu"] <= 1
+
+
+def test_no_ceiling_is_claimed_for_another_precision(train, tmp_path):
+    result = train(tmp_path, run__name="a", train__precision="bf16", train__steps=1)
+    assert "ceiling: not known for this device and precision; MFU is left out" in result.stdout
+    assert "MFU " not in result.stdout.split("MFU is left out")[1]
+    assert not any("mfu" in line for line in metrics(tmp_path / "a"))
