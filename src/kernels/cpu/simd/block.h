@@ -8,11 +8,7 @@ namespace kha::cpu::KHA_SET {
 
 // A multiple of tile_rows: high enough that the transposed products, whose depth it is, seldom
 // touch their results; low enough that four blocks of D = 128 stay in a cache of 512 KB.
-#if defined(__AVX2__)
-constexpr std::int64_t block_rows = 96;
-#else
-constexpr std::int64_t block_rows = 32;
-#endif
+constexpr std::int64_t block_rows = lanes == 1 ? 32 : 96;
 // From this many rows on packing the matrices pays: below, a row is a column of one tile.
 constexpr std::int64_t few_rows = tile_columns + 1;
 static_assert(few_rows <= block_rows);

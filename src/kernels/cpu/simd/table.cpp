@@ -4,12 +4,15 @@
 namespace kha::cpu::KHA_SET {
 
 // `extern`: a constant is private to its file otherwise.
+#if !defined(KHA_SET_NAME)
+#define KHA_SET_NAME KHA_SET
+#endif
 #define KHA_QUOTED(name) #name
 #define KHA_NAME_OF(set) KHA_QUOTED(set)
 
 extern const CpuKernels kernels;
 constinit const CpuKernels kernels{
-    .set = *parse_instruction_set(KHA_NAME_OF(KHA_SET)),
+    .set = *parse_instruction_set(KHA_NAME_OF(KHA_SET_NAME)),
     .lanes = lanes,
     .probe_multiply_add = probe_multiply_add,
     .packed_size = packed_size,

@@ -14,30 +14,26 @@ namespace kha::cpu::KHA_SET {
 // A tile is tile_vectors vectors wide and tile_rows high: with the vectors of b and one broadcast
 // it fills the registers, of which AVX2 has 16 and AVX-512 has 32. The low tile is for heights that
 // are no multiple; its chains of multiply-adds still hide their latency.
-#if defined(__AVX512F__)
-constexpr int tile_vectors = 2, tile_rows = 12, low_tile_rows = 8;
-#elif defined(__AVX2__)
-constexpr int tile_vectors = 2, tile_rows = 6, low_tile_rows = 4;
-#else
-constexpr int tile_vectors = 4, tile_rows = 2, low_tile_rows = 1;
-#endif
+constexpr int tile_vectors = lanes == 1 ? 4 : 2;
+constexpr int tile_rows = lanes == 16 ? 12 : lanes == 8 ? 6 : 2;
+constexpr int low_tile_rows = lanes == 16 ? 8 : lanes == 8 ? 4 : 1;
 constexpr int tile_steps = 8;
 constexpr std::int64_t tile_columns = tile_vectors * lanes;
 
 // Keeps a value in a register: the compiler must not fold its load into the next operation.
 KHA_INLINE void pin([[maybe_unused]] Vector& value) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && !defined(KHA_VECTOR)
   asm volatile("" : "+v"(value));
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && !defined(KHA_VECTOR)
   asm volatile("" : "+x"(value));
 #endif
 }
 
 // sum += a * b, in the accumulator's own register and in the order written.
 KHA_INLINE void add_to(Vector& sum, const Vector& a, const Vector& b) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && !defined(KHA_VECTOR)
   asm volatile("vfmadd231ps %1, %2, %0" : "+v"(sum) : "v"(a), "v"(b));
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && !defined(KHA_VECTOR)
   asm volatile("vfmadd231ps %1, %2, %0" : "+x"(sum) : "x"(a), "x"(b));
 #else
   sum = fma(a, b, sum);
