@@ -128,7 +128,7 @@ def main():
         sys.exit("no CUDA device here; `scripts/device-check cpu` runs the same checks on the CPU")
     torch.ops.load_library(os.environ["KHA_OPS_LIBRARY"])
     where = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
-    print(f"device: {where}; torch {torch.__version__}; knock maps: aten-composition; TF32 {torch.backends.cuda.matmul.allow_tf32}")
+    print(f"device: {where}; torch {torch.__version__}; knock maps: {torch.ops.kha.cpu_implementation() if device == "cpu" else "aten"}; TF32 {torch.backends.cuda.matmul.allow_tf32}")
     if not check_parity(device):
         sys.exit(1)
     for dtype in (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float32,):

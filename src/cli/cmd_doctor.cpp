@@ -12,6 +12,7 @@
 #include "kha/core/machine_facts.h"
 #include "kha/core/version.h"
 #include "kha/kernels/cpu_features.h"
+#include "kha/kernels/instruction_set.h"
 
 namespace kha::cli {
 namespace {
@@ -54,6 +55,15 @@ Json engine_facts() {
   }
 }
 
+// The reference, and the instruction sets whose kernels this processor runs.
+Json kernel_names() {
+  Json names{"reference"};
+  for (InstructionSet set : all_instruction_sets) {
+    if (is_usable(set)) names.push_back(to_string(set));
+  }
+  return names;
+}
+
 Json all_facts() {
   const MachineFacts machine = machine_facts();
   const CpuFeatures cpu = cpu_features();
@@ -68,7 +78,7 @@ Json all_facts() {
             {"amx_bf16", cpu.amx_bf16}}},
           {"memory_bytes", machine.memory},
           {"huge_pages", machine.huge_pages},
-          {"kernels", {"reference"}},
+          {"kernels", kernel_names()},
           {"engine", engine_facts()}};
 }
 
@@ -106,10 +116,16 @@ void print_text(const Json& facts) {
   fmt::print("memory       {:.1f} GiB; transparent huge pages: {}\n",
              facts.at("memory_bytes").get<double>() / (1 << 30),
              facts.at("huge_pages").get<std::string>());
-  fmt::print("kernels      reference: plain loops in double, what the others are tested against\n");
+  std::string sets;
+  for (const auto& name : facts.at("kernels"))
+    sets += (sets.empty() ? "" : ", ") + name.get<std::string>();
+  fmt::print(
+      "kernels      {} (reference: plain loops in double, what the others are tested against)\n",
+      sets);
   fmt::print("engine       {}\n", engine_in_words(engine));
   if (!engine.value("starts", false)) return;
-  fmt::print("knock maps   {}\n", engine.value("knock", "unknown"));
+  fmt::print("knock maps   {} (float32 on the CPU; KHA_CPU=NAME chooses)\n",
+             engine.value("knock", "unknown"));
   fmt::print("cuda         {}\n", engine.value("cuda", "unknown"));
   fmt::print("{}", measured_in_words(engine));
   fmt::print(

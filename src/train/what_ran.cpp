@@ -8,6 +8,7 @@
 
 #include "kha/core/version.h"
 #include "kha/kernels/cpu_features.h"
+#include "kha/ops/cpu_implementation.h"
 #include "train/device.h"
 
 namespace kha {
@@ -43,6 +44,16 @@ Arithmetic resolve_arithmetic(const RunConfig& config, std::vector<std::string>&
   return arithmetic;
 }
 
+namespace {
+
+// Whose arithmetic the operators' float32 maps are; other dtypes and devices compose torch's.
+std::string knock_implementation(const Arithmetic& arithmetic) {
+  const bool own = arithmetic.device.is_cpu() && arithmetic.dtype == at::kFloat;
+  return own ? ops::cpu_implementation() : "aten";
+}
+
+}  // namespace
+
 WhatRan what_ran(const Arithmetic& arithmetic) {
   return {{"kha", version()},
           {"torch", TORCH_VERSION},
@@ -51,7 +62,7 @@ WhatRan what_ran(const Arithmetic& arithmetic) {
           {"cpu", at::get_cpu_capability()},
           {"threads", std::to_string(at::get_num_threads())},
           {"linear_maps", std::string(to_string(arithmetic.plan))},
-          {"knock", "aten-composition"}};
+          {"knock", knock_implementation(arithmetic)}};
 }
 
 std::vector<std::string> differences(const WhatRan& before, const WhatRan& after) {
