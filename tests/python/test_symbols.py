@@ -83,9 +83,8 @@ def test_the_probe_multiplies_in_registers(set_name):
     assert loop["fma"] + loop["other"] == sum(loop.values()) and loop["other"] < 8, loop
 
 
-def wanted_of_tile(set_name, height, multiply_adds):
+def wanted_of_tile(height, vectors, multiply_adds):
     """All from registers: a load for each vector of b, a broadcast for each row of a, no more."""
-    vectors, _ = VECTORS[set_name]
     steps = multiply_adds / (height * vectors)
     return {"folded fma": 0, "broadcast": steps * height, "load": steps * vectors, "store": 0,
             "vector spills": 0}
@@ -95,13 +94,14 @@ def check_tiles(set_name, functions):
     """(heights checked, complaints) of every tile<height, …> among the functions."""
     heights, found = set(), []
     for name, code in functions.items():
-        tile = re.search(r"::tile<(\d+),", name)
+        tile = re.search(r"::tile<(\d+), [^,>]*(?:, (\d+))?>", name)
         if not tile:
             continue
-        heights.add(int(tile[1]))
+        height, vectors = int(tile[1]), int(tile[2] or VECTORS[set_name][0])
+        heights.add(height)
         loops = object_code.multiplying_loops(code)
         for loop in loops:
-            wanted = wanted_of_tile(set_name, int(tile[1]), loop["fma"])
+            wanted = wanted_of_tile(height, vectors, loop["fma"])
             wrong = any(loop[kind] != number for kind, number in wanted.items())
             if wrong or loop["address spills"] > loop["fma"] / 8:
                 found.append(f"{name}: has {loop}, wanted {wanted}")

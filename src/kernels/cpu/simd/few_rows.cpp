@@ -12,7 +12,7 @@
 namespace kha::cpu::KHA_SET {
 
 constexpr int dot_outputs = 4, most_dots = 3;
-constexpr int tall_rows = 2 * tile_rows;  // of tiles one vector wide
+constexpr int tall_rows = lanes == 1 ? 4 : 12;  // of tiles one vector wide
 
 // Room for few rows in either layout; the kernels here use three.
 KHA_INLINE std::int64_t few_size(std::int64_t dim) {
