@@ -25,8 +25,7 @@ const float* vector_data(const Tensor& vector, Tensor& holder) {
 // Calls work(range) for all rows, over threads. Each row is a result of its own.
 template <class Work>
 void for_rows(int64_t rows, int64_t width, const Work& work) {
-  // Some 16 K values are worth another thread.
-  const int64_t grain = std::max<int64_t>(1, 16384 / width);
+  const int64_t grain = thread_grain(width);
   at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
     work(RowRange{begin, end - begin});
   });
@@ -100,7 +99,7 @@ std::pair<Tensor, Tensor> norm_backward(const CpuKernels& kernels, const Tensor&
   float* to = dx.mutable_data_ptr<float>();
   float* part = partials.mutable_data_ptr<float>();
   const auto e = static_cast<float>(eps);
-  at::parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, pieces, thread_grain(piece * dim), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const RowRange range{i * piece, std::min(piece, count - i * piece)};
       float* own = part + i * dim;

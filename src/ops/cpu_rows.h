@@ -13,4 +13,9 @@ const CpuKernels* kernels_for(const at::Tensor& x);
 // x [..., heads, D] as rows; `holder` keeps the copy alive that layouts beyond HeadRows need.
 HeadRows head_rows(const at::Tensor& x, at::Tensor& holder);
 
+// How many items of `values` numbers each are worth another thread: some 16 K numbers.
+constexpr int64_t thread_grain(int64_t values) {
+  return values >= 16384 ? 1 : 16384 / (values > 0 ? values : 1);
+}
+
 }  // namespace kha::ops

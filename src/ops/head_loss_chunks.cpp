@@ -24,11 +24,12 @@ void convert_rows(const CpuKernels& kernels, const Tensor& logits, const Tensor&
   const float* scale = scales.defined() ? scales.const_data_ptr<float>() : nullptr;
   float* loss = losses.mutable_data_ptr<float>();
   const std::int64_t width = logits.size(1);
-  // Eight rows are enough work for a thread, and every row is a result of its own.
-  at::parallel_for(0, logits.size(0), 8, [&](std::int64_t begin, std::int64_t end) {
-    kernels.head_loss(logits_at + begin * width, end - begin, width, target + begin,
-                      scale ? scale + begin : nullptr, loss + begin);
-  });
+  // Every row is a result of its own.
+  at::parallel_for(
+      0, logits.size(0), thread_grain(width), [&](std::int64_t begin, std::int64_t end) {
+        kernels.head_loss(logits_at + begin * width, end - begin, width, target + begin,
+                          scale ? scale + begin : nullptr, loss + begin);
+      });
 }
 
 // The same from torch's operators: losses are written, the gradient of the logits comes back.
