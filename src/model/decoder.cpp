@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
-#include "modules/norm.h"
+#include "kha/ops/layers.h"
 
 namespace kha {
 
@@ -35,11 +35,11 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, KvCache* cache) const {
   at::Tensor x = at::embedding(embedding_, ids);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    x = x + attend(static_cast<int64_t>(i), rms_norm(x, layer.attention_norm, eps_), cache);
-    x = x + layer.feed_forward(rms_norm(x, layer.feed_forward_norm, eps_));
+    x = x + attend(static_cast<int64_t>(i), ops::rms_norm(x, layer.attention_norm, eps_), cache);
+    x = x + layer.feed_forward(ops::rms_norm(x, layer.feed_forward_norm, eps_));
   }
   if (cache) cache->advance(ids.size(1));
-  return rms_norm(x, final_norm_, eps_);
+  return ops::rms_norm(x, final_norm_, eps_);
 }
 
 at::Tensor Decoder::logits(const at::Tensor& hidden) const { return at::linear(hidden, head_); }

@@ -1,7 +1,8 @@
 #include "modules/feed_forward.h"
 
 #include <ATen/Functions.h>
-#include <ATen/TensorOperators.h>
+
+#include "kha/ops/layers.h"
 
 namespace kha {
 
@@ -11,7 +12,7 @@ FeedForward::FeedForward(const Parameters& parameters, const std::string& prefix
       down_(parameters.at(prefix + "down_proj.weight")) {}
 
 at::Tensor FeedForward::operator()(const at::Tensor& x) const {
-  return at::linear(at::silu(at::linear(x, gate_)) * at::linear(x, up_), down_);
+  return at::linear(ops::swiglu(at::linear(x, gate_), at::linear(x, up_)), down_);
 }
 
 }  // namespace kha

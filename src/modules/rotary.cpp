@@ -5,6 +5,8 @@
 
 #include <cassert>
 
+#include "kha/ops/layers.h"
+
 namespace kha {
 
 RotaryTable::RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
@@ -20,13 +22,12 @@ RotaryTable::RotaryTable(int64_t positions, int64_t head_dim, double theta, at::
   sin_SD_ = both.sin().to(device, dtype);
 }
 
-at::Tensor RotaryTable::rotate(const at::Tensor& x, int64_t first) const {
-  const int64_t length = x.size(1), half = x.size(3) / 2;
+at::Tensor RotaryTable::norm_and_rotate(const at::Tensor& x, const at::Tensor& weight, double eps,
+                                        int64_t first) const {
+  const int64_t length = x.size(1);
   assert(first + length <= positions());
-  const at::Tensor cos = cos_SD_.narrow(0, first, length).unsqueeze(1);
-  const at::Tensor sin = sin_SD_.narrow(0, first, length).unsqueeze(1);
-  const at::Tensor swapped = at::cat({-x.narrow(3, half, half), x.narrow(3, 0, half)}, -1);
-  return x * cos + swapped * sin;
+  return ops::norm_rope(x, weight, eps, cos_SD_.narrow(0, first, length),
+                        sin_SD_.narrow(0, first, length));
 }
 
 }  // namespace kha

@@ -14,8 +14,10 @@ class RotaryTable {
   RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
               at::Device device);
 
-  // x: [B, T, heads, D] at positions first .. first + T - 1; the same shape back.
-  at::Tensor rotate(const at::Tensor& x_BTHD, int64_t first) const;
+  // RMSNorm over D, then the rotation: x [B, T, heads, D] at positions first .. first + T - 1,
+  // weight [D]; x's shape back.
+  at::Tensor norm_and_rotate(const at::Tensor& x_BTHD, const at::Tensor& weight_D, double eps,
+                             int64_t first) const;
   int64_t positions() const { return cos_SD_.size(0); }
 
  private:

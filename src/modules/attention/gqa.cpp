@@ -8,7 +8,6 @@
 #include "modules/attention/attention.h"
 #include "modules/causal.h"
 #include "modules/knock.h"
-#include "modules/norm.h"
 
 namespace kha {
 namespace {
@@ -32,8 +31,8 @@ class Gqa : public Attention {
         out_bias_(parameters.find(attention_prefix(layer) + "o_proj.bias")) {}
 
   Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const override {
-    return {.queries_BTHD = rotary.rotate(rms_norm(q_(x), q_norm_, eps_), first),
-            .entry = {.keys_BTHD = rotary.rotate(rms_norm(k_(x), k_norm_, eps_), first),
+    return {.queries_BTHD = rotary.norm_and_rotate(q_(x), q_norm_, eps_, first),
+            .entry = {.keys_BTHD = rotary.norm_and_rotate(k_(x), k_norm_, eps_, first),
                       .values_BTHD = v_(x)}};
   }
 
