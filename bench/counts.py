@@ -79,15 +79,16 @@ def in_words(loop):
 
 
 def tiles(set_name="avx512"):
-    """{file, height and side of a tile: its loops in words} of the object code."""
+    """{file, height, vectors and side of a tile: its loops in words} of the object code."""
     build_dir()
     import object_code
 
     found = {}  # each kind of loop once: the compiler may copy a function
     for file in object_code.object_files(set_name):
         for name, code in object_code.disassembly(file).items():
-            if tile := re.search(r"::tile<(\d+), \(.*?Side\)(\d)>", name):
-                key = f"{file.name.removesuffix('.cpp.o')} {tile[1]} x {tile[2]}"
+            if tile := re.search(r"::tile<(\d+), \(.*?Side\)(\d)(?:, (\d+))?>", name):
+                height, side, vectors = tile.groups("2")
+                key = f"{file.name.removesuffix('.cpp.o')} {height} x {vectors}, side {side}"
                 loops = object_code.multiplying_loops(code)
                 found.setdefault(key, set()).update(in_words(loop) for loop in loops)
     return {key: sorted(loops) for key, loops in sorted(found.items())}
