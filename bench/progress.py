@@ -11,6 +11,10 @@ class Progress:
         self.begin = self.last = time.monotonic()
         self.every_s = 0.2 if self.stream.isatty() else every_s
 
+    def start(self):
+        """Time counts from here on, where what came before is no measure of what follows."""
+        self.begin = time.monotonic()
+
     def left(self, now):
         """Seconds, from the mean of what is done."""
         return (now - self.begin) / self.done * (self.total - self.done) if self.done else 0.0

@@ -110,6 +110,8 @@ def check_map_parity(case, threads, variants):
 def take_turns(children, rounds, progress, detail):
     """One step each, in rotating order, `rounds` times."""
     results = {child.name: [] for child in children}
+    if not progress.done:
+        progress.start()
     for turn in range(rounds):
         for child in rotated(children, turn):
             results[child.name].append(child.ask("steps 1"))
