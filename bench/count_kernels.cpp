@@ -79,6 +79,28 @@ void run_few_rows(const kha::CpuKernels& k, const Maps& maps) {
   k.few_mlp(input, few, dim, map, y.get(), workspace.get());
 }
 
+void run_layers(const kha::CpuKernels& k) {
+  const Floats x = floats(rows * dim), grad = floats(rows * dim), weight = floats(dim);
+  const Floats y = floats(rows * dim), second = floats(rows * dim), dweight = floats(dim);
+  const Floats cosine = floats(rows * dim), sine = floats(rows * dim);
+  const kha::HeadRows input{x.get(), 1, dim, dim}, gradient{grad.get(), 1, dim, dim};
+  const kha::RowRange all{0, rows};
+  const kha::Rotation table{cosine.get(), sine.get(), rows, 1};
+  constexpr float eps = 1e-6f;
+  k.rms_norm(input, all, dim, weight.get(), eps, y.get());
+  k.rms_norm_backward(gradient, input, all, dim, weight.get(), eps, y.get(), dweight.get());
+  k.norm_rope(input, all, dim, weight.get(), eps, table, y.get());
+  k.norm_rope_backward(gradient, input, all, dim, weight.get(), eps, table, y.get(), dweight.get());
+  k.swiglu(input, gradient, all, dim, y.get());
+  k.swiglu_backward(gradient, input, gradient, all, dim, y.get(), second.get());
+}
+
+void run_head_loss(const kha::CpuKernels& k) {
+  const Floats logits = floats(few * 1001), scales = floats(few), losses = floats(few);
+  const std::int64_t targets[few] = {0, 500, -100};
+  k.head_loss(logits.get(), few, 1001, targets, scales.get(), losses.get());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,4 +113,6 @@ int main(int argc, char** argv) {
   const Maps maps;
   run_many_rows(kernels, maps);
   run_few_rows(kernels, maps);
+  run_layers(kernels);
+  run_head_loss(kernels);
 }

@@ -70,7 +70,8 @@ def run_callgrind(set_name):
 def only_kernels(found):
     """Without what the kernels call and what only gives sizes."""
     return {name: count for name, count in sorted(found.items())
-            if name.startswith(("knock_", "few_", "pack", "sum_partials"))
+            if name.startswith(("knock_", "few_", "pack", "sum_partials", "rms_norm", "norm_rope",
+                                "swiglu", "head_loss"))
             and not name.endswith("_size")}
 
 
