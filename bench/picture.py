@@ -9,8 +9,9 @@ from matplotlib import pyplot  # noqa: E402
 from bench.shapes import DIM  # noqa: E402
 
 # Okabe and Ito's colours, which colour-blind readers tell apart, and a hatch each for print.
-STYLE = {"ours": ("#0072B2", ""), "torch eager": ("#E69F00", "//"), "torch.compile": ("#009E73", ".."),
-         "kha": ("#0072B2", ""), "baseline": ("#0072B2", ""), "kha-linear": ("#56B4E9", "//"),
+STYLE = {"ours": ("#0072B2", ""), "torch eager": ("#E69F00", "//"),
+         "torch.compile": ("#009E73", ".."), "kha": ("#0072B2", ""),
+         "baseline": ("#0072B2", ""), "kha-linear": ("#56B4E9", "//"),
          "kha-mlp": ("#CC79A7", ".."), "transformers": ("#E69F00", "//"),
          "transformers, memory kept": ("#D55E00", "..")}
 

@@ -126,7 +126,8 @@ def describe(case, child, results):
     return {
         "case": case.name, "setting": case.setting, "tokens": case.tokens, "heads": case.heads,
         "contender": child.name, "seconds": seconds, "median_s": median(seconds),
-        "best_s": supported_best(seconds, better=min), "tokens_per_s": case.tokens / median(seconds),
+        "best_s": supported_best(seconds, better=min),
+        "tokens_per_s": case.tokens / median(seconds),
         "faults": faults, "faults_median": median(faults), "faults_most": max(faults),
         "peak_bytes": max(result["peak_bytes"] for result in results),
         "runs_on": child.ready.get("runs_on"),

@@ -35,6 +35,15 @@ def test_avx512_tiles_are_the_code_they_were(expected):
     assert counts.tiles() == expected["avx512 tiles"]
 
 
+def test_counts_are_a_part_of_the_benchmark(monkeypatch, capsys):
+    """Alone or before others, and a count that moved ends the run."""
+    from bench import __main__ as program
+
+    monkeypatch.setattr(counts, "main", lambda write: print(f"counted, write {write}") or 1)
+    assert program.main(["--only", "counts", "--only", "maps", "--write"]) == 1
+    assert capsys.readouterr().out == "counted, write True\n"
+
+
 def test_annotations_are_read():
     text = """
 12,345,678 (99.0%)  ???:kha::cpu::avx2::knock_mlp(kha::HeadRows, float*) [/a/b]

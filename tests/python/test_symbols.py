@@ -1,4 +1,4 @@
-"""The object files of the CPU kernels, one set of instructions each: nothing shared, nothing folded.
+"""The object files of the CPU kernels, one set of instructions each: no shared symbol, no waste.
 
 A function that two sets share would be linked once, compiled for one of them, and stop on a
 processor that lacks its instructions. The hot loops are held to their instruction counts, since
