@@ -76,10 +76,8 @@ class Formula : public torch::autograd::Function<Formula> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op =
-        find_operator<Gradients(const Tensor&, const Tensor&, const Tensor&)>(backward_name);
     const auto saved = context->get_saved_variables();
-    const auto [dgate, dup] = op.call(grads[0], saved[0], saved[1]);
+    const auto [dgate, dup] = swiglu_backward(grads[0], saved[0], saved[1]);
     return {dgate, dup};
   }
 };
@@ -116,6 +114,12 @@ TORCH_LIBRARY_IMPL(kha, AutocastCUDA, library) {
 }
 
 }  // namespace
+
+std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) {
+  static const auto op =
+      find_operator<Gradients(const Tensor&, const Tensor&, const Tensor&)>(backward_name);
+  return op.call(grad, gate, up);
+}
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
   static const auto op = find_operator<Tensor(const Tensor&, const Tensor&)>(name);

@@ -12,6 +12,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <tuple>
+
 #include "kha/ops/export.h"
 
 namespace kha::ops {
@@ -28,5 +30,11 @@ KHA_API at::Tensor norm_rope(const at::Tensor& x, const at::Tensor& weight, doub
 
 // silu(gate) * up, silu(g) = g * sigmoid(g). gate, up: [..., width], one shape.
 KHA_API at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+
+// Its gradients (dgate, dup) for the result's gradient `grad`, of the same shape; for callers that
+// bring a backward pass of their own.
+KHA_API std::tuple<at::Tensor, at::Tensor> swiglu_backward(const at::Tensor& grad,
+                                                           const at::Tensor& gate,
+                                                           const at::Tensor& up);
 
 }  // namespace kha::ops
