@@ -13,6 +13,8 @@ namespace {
 struct Arguments {
   RunArguments run;
   std::string resume = "auto";
+  bool profile = false;
+  int64_t profile_steps = 0;
 };
 
 void print_end(const RunConfig& config, const TrainReport& report) {
@@ -31,6 +33,12 @@ void print_end(const RunConfig& config, const TrainReport& report) {
   if (!config.model.plain()) fmt::print("      kha fold {} --to {}/folded\n", latest, folder);
 }
 
+int64_t profile_steps(const Arguments& arguments) {
+  constexpr int64_t a_few = 3;
+  if (arguments.profile_steps > 0) return arguments.profile_steps;
+  return arguments.profile ? a_few : 0;
+}
+
 int run(const Arguments& arguments) {
   const RunConfig config = read_run(arguments.run);
   if (arguments.run.print_config) {
@@ -41,7 +49,10 @@ int run(const Arguments& arguments) {
     print_plan(config);
     return 0;
   }
-  const TrainReport report = train({config, parse_resume(arguments.resume), ""});
+  const TrainReport report = train({.config = config,
+                                    .resume = parse_resume(arguments.resume),
+                                    .label = {},
+                                    .profile_steps = profile_steps(arguments)});
   print_end(config, report);
   return report.finished ? 0 : interrupt_exit_code();
 }
@@ -57,6 +68,12 @@ Command train_command() {
                    "auto: go on from the newest checkpoint; none: refuse when there is one; or a "
                    "step folder")
                 ->capture_default_str();
+            app.add_flag("--profile", arguments->profile,
+                         "record where the time of a few steps goes: a table, and a trace in the "
+                         "run's folder");
+            app.add_option("--profile-steps", arguments->profile_steps,
+                           "record so many steps (3 with --profile alone)")
+                ->check(CLI::Range(1, 1000));
             return [arguments] { return run(*arguments); };
           }};
 }

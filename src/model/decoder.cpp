@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/record_function.h>
 
 #include "kha/ops/layers.h"
 
@@ -31,12 +32,24 @@ at::Tensor Decoder::attend(int64_t layer, const at::Tensor& x, KvCache* cache) c
   return attention.aggregate(attention.attend(projected.queries_BTHD, all));
 }
 
+at::Tensor Decoder::embed(const at::Tensor& ids) const {
+  RECORD_USER_SCOPE("kha/embedding");
+  return at::embedding(embedding_, ids);
+}
+
+at::Tensor Decoder::feed_forward(const Layer& layer, const at::Tensor& x) {
+  RECORD_USER_SCOPE("kha/feed-forward");
+  return layer.feed_forward(x);
+}
+
 at::Tensor Decoder::hidden(const at::Tensor& ids, KvCache* cache) const {
-  at::Tensor x = at::embedding(embedding_, ids);
+  // Parts of a profile; what no inner part claims is norms, rotation and residual sums.
+  RECORD_USER_SCOPE("kha/norms, rotation, residuals");
+  at::Tensor x = embed(ids);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     x = x + attend(static_cast<int64_t>(i), ops::rms_norm(x, layer.attention_norm, eps_), cache);
-    x = x + layer.feed_forward(ops::rms_norm(x, layer.feed_forward_norm, eps_));
+    x = x + feed_forward(layer, ops::rms_norm(x, layer.feed_forward_norm, eps_));
   }
   if (cache) cache->advance(ids.size(1));
   return ops::rms_norm(x, final_norm_, eps_);

@@ -37,6 +37,8 @@ class Decoder {
     FeedForward feed_forward;
   };
 
+  at::Tensor embed(const at::Tensor& ids_BT) const;
+  static at::Tensor feed_forward(const Layer& layer, const at::Tensor& x_BTd);
   at::Tensor attend(int64_t layer, const at::Tensor& x_BTd, KvCache* cache) const;
 
   double eps_;

@@ -1,6 +1,7 @@
 #include "modules/knock.h"
 
 #include <ATen/Functions.h>
+#include <ATen/record_function.h>
 
 #include "kha/core/parameter_table.h"
 #include "kha/ops/knock.h"
@@ -30,6 +31,7 @@ KnockedProjection::KnockedProjection(const Parameters& parameters, int64_t layer
 }
 
 at::Tensor KnockedProjection::operator()(const at::Tensor& x) const {
+  RECORD_USER_SCOPE("kha/attention projections");
   const std::vector<int64_t> heads_shape{x.size(0), x.size(1), weight_.size(0) / head_dim_,
                                          head_dim_};
   if (kind_ == KnockKind::linear && plan_ == KnockPlan::weight_space) {
@@ -39,6 +41,7 @@ at::Tensor KnockedProjection::operator()(const at::Tensor& x) const {
 }
 
 at::Tensor KnockedProjection::knock(const at::Tensor& x) const {
+  RECORD_USER_SCOPE("kha/knock maps");
   switch (kind_) {
     case KnockKind::none:
       return x;

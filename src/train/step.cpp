@@ -1,5 +1,7 @@
 #include "train/step.h"
 
+#include <ATen/record_function.h>
+
 #include <chrono>
 #include <cmath>
 
@@ -24,30 +26,56 @@ TrainStep::TrainStep(Session& session, std::filesystem::path folder)
 StepResult TrainStep::make() {
   const auto begin = Clock::now();
   const int64_t faults = minor_faults();
+  StepResult result = compute();
   TrainingState& s = session_.state;
-  const TrainOptions& t = session_.config.train;
-  fill_micro_batches(s.step);
-  const double loss = accumulate_gradient(session_.config.model, session_.parameters,
-                                          micro_batches_, session_.arithmetic);
+  result.seconds = seconds_since(begin);
+  result.faults = minor_faults() - faults;
+  s.step += 1;
+  s.tokens += session_.config.tokens_per_step();
+  s.seconds += result.seconds;
+  s.data = plan_.position(s.step);
+  return result;
+}
+
+// The marks are the parts of a profile; what the model's own parts do not claim of a gradient is
+// the head and the loss.
+StepResult TrainStep::compute() {
+  RECORD_USER_SCOPE("kha/rest of the step");
+  fill_micro_batches(session_.state.step);
+  const double loss = gradient();
+  const double norm = check_and_clip(loss);
+  return {.loss = loss, .norm = norm, .lr = update()};
+}
+
+double TrainStep::gradient() {
+  RECORD_USER_SCOPE("kha/head and loss");
+  return accumulate_gradient(session_.config.model, session_.parameters, micro_batches_,
+                             session_.arithmetic);
+}
+
+double TrainStep::check_and_clip(double loss) {
+  RECORD_USER_SCOPE("kha/norm and clipping");
   const auto& trainable = session_.optimizer->trainable();
   const double norm = gradient_norm(trainable);
   if (!std::isfinite(loss) || !std::isfinite(norm)) {
     stop_for_nonfinite({.folder = folder_,
-                        .step = s.step + 1,
+                        .step = session_.state.step + 1,
                         .loss = loss,
                         .parameter = first_bad_gradient(trainable),
                         .batches = micro_batches_});
   }
-  const OptimizerOptions& o = session_.config.optimizer;
-  if (o.clip > 0) clip_gradient(trainable, norm, o.clip);
-  const double lr = o.lr * schedule_factor(session_.config.schedule, s.step + 1, t.steps);
+  const double limit = session_.config.optimizer.clip;
+  if (limit > 0) clip_gradient(trainable, norm, limit);
+  return norm;
+}
+
+double TrainStep::update() {
+  RECORD_USER_SCOPE("kha/optimiser");
+  const RunConfig& c = session_.config;
+  const double lr =
+      c.optimizer.lr * schedule_factor(c.schedule, session_.state.step + 1, c.train.steps);
   session_.optimizer->step(lr);
-  const double seconds = seconds_since(begin);
-  s.step += 1;
-  s.tokens += session_.config.tokens_per_step();
-  s.seconds += seconds;
-  s.data = plan_.position(s.step);
-  return {loss, norm, lr, seconds, minor_faults() - faults};
+  return lr;
 }
 
 const std::vector<Batch>& TrainStep::next_batches() {
@@ -56,6 +84,7 @@ const std::vector<Batch>& TrainStep::next_batches() {
 }
 
 void TrainStep::fill_micro_batches(int64_t step) {
+  RECORD_USER_SCOPE("kha/data");
   const TrainOptions& t = session_.config.train;
   micro_batches_.resize(t.accumulate);
   for (int64_t i = 0; i < t.accumulate; ++i) {

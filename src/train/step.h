@@ -32,6 +32,10 @@ class TrainStep {
 
  private:
   void fill_micro_batches(int64_t step);
+  StepResult compute();
+  double gradient();
+  double check_and_clip(double loss);  // the norm before clipping
+  double update();                     // the learning rate
 
   Session& session_;
   std::filesystem::path folder_;

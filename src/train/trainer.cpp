@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "kha/core/counts.h"
 #include "kha/core/error.h"
 #include "kha/core/fail_point.h"
@@ -11,6 +13,7 @@
 #include "train/map_metrics.h"
 #include "train/metrics_log.h"
 #include "train/process_figures.h"
+#include "train/profile/step_profile.h"
 #include "train/step.h"
 
 namespace kha {
@@ -34,6 +37,11 @@ class Loop {
                 {"run/threads", ceiling.threads},
                 {"run/allocator", chosen_allocator()},
                 {"run/ceiling_gflops", ceiling.flops / 1e9}});
+  }
+
+  // Records so many steps of those that run() makes.
+  void profile(int64_t steps) {
+    profile_.emplace(session_.state.step, steps, session_.config.train.steps);
   }
 
   // Until the last step or a signal.
@@ -81,9 +89,22 @@ class Loop {
 
  private:
   void one_step() {
+    if (profile_) profile_->before_step(session_.state.step);
     const StepResult result = step_.make();
     maybe_fail(fmt::format("step-{}", session_.state.step).c_str());
     report(result);
+    if (profile_) add_to_profile(result);
+  }
+
+  void add_to_profile(const StepResult& r) {
+    const bool whole = profile_->after_step({.step = session_.state.step,
+                                             .time = steady_nanoseconds(),
+                                             .seconds = r.seconds,
+                                             .faults = r.faults,
+                                             .memory = arena_counts()});
+    if (!whole) return;
+    progress_.line("\n" + profile_->write(folder_.path()) + "\n");
+    profile_.reset();
   }
 
   void report(const StepResult& r) {
@@ -128,6 +149,7 @@ class Loop {
   Ceiling ceiling_;
   int64_t saved_step_;  // -1: none
   double pace_ = 0;
+  std::optional<StepProfile> profile_;
 };
 
 void print_session(const Session& session, Progress& progress) {
@@ -191,6 +213,7 @@ TrainReport train(const TrainRequest& request, std::shared_ptr<const Corpus> cor
   const Ceiling ceiling = ceiling_of(session.arithmetic);
   progress.line("ceiling: " + in_words(ceiling));
   Loop loop(session, folder, resumed, ceiling, progress);
+  if (request.profile_steps > 0) loop.profile(request.profile_steps);
   loop.run();
   const TrainReport report = finish(session, loop, folder, session.state.step > first_step);
   progress.finish();

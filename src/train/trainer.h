@@ -15,7 +15,8 @@ namespace kha {
 struct TrainRequest {
   RunConfig config;
   ResumeRequest resume;
-  std::string label;  // before every live line, "kha-mlp seed 1  "
+  std::string label;          // before every live line, "kha-mlp seed 1  "
+  int64_t profile_steps = 0;  // steps to record for RUN/trace.json and RUN/profile.txt; 0: none
 };
 
 struct TrainReport {

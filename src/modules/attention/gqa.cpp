@@ -2,6 +2,7 @@
 //
 // x -> projection -> map -> [norm -> rotation on q, k] -> softmax(q k^T / sqrt(D)) v -> o_proj
 #include <ATen/Functions.h>
+#include <ATen/record_function.h>
 
 #include "kha/core/attention_system.h"
 #include "kha/core/parameter_table.h"
@@ -37,10 +38,12 @@ class Gqa : public Attention {
   }
 
   at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache) const override {
+    RECORD_USER_SCOPE("kha/attention core");
     return causal_attention(queries, cache.keys_BTHD, cache.values_BTHD);
   }
 
   at::Tensor aggregate(const at::Tensor& heads) const override {
+    RECORD_USER_SCOPE("kha/attention projections");
     const std::optional<at::Tensor> bias =
         out_bias_.defined() ? std::optional<at::Tensor>(out_bias_) : std::nullopt;
     return at::linear(heads.flatten(2), out_, bias);
