@@ -74,9 +74,11 @@ def test_a_profile_shows_where_a_step_goes_and_changes_no_number(train, tmp_path
     assert text in result.stdout and "profile of steps 4 to 7" in text and "profile of steps" not in plain.stdout
     parts = table_of(text)
     both = ["attention projections", "knock maps", "attention core", "feed-forward",
-            "norms, rotation, residuals", "head and loss"]
+            "norms, rotation, residuals"]
     for name in both:
         assert parts[name][0] > 0 and parts[name][1] > 0, name
+    # The head makes its gradient beside its loss, from the same logits.
+    assert parts["head and loss"][0] > 0 and parts["head and loss"][1] == 0
     assert parts["optimiser"][0] > 0 and {"data", "embedding", "norm and clipping"} <= set(parts)
     assert 97 <= parts["all"][2] <= 100.1
     for words in ("aten::mm", "minor faults of each step: ", "0 requests to the system"):

@@ -49,9 +49,11 @@ std::string parts_text(const Breakdown& b, double steps, double wall) {
     text += fmt::format("{:<30}{:>12}{:>12}{:>7.1f} %\n", name, milliseconds(t.forward / steps),
                         milliseconds(t.backward / steps), 100 * (t.forward + t.backward) / wall);
   }
-  return text + fmt::format("{:<30}{:>12}{:>12}{:>7.1f} % of {:.1f} ms\n", "all",
-                            milliseconds(all.forward / steps), milliseconds(all.backward / steps),
-                            100 * (all.forward + all.backward) / wall, 1e3 * wall / steps);
+  return text + fmt::format(
+                    "{:<30}{:>12}{:>12}{:>7.1f} % of {:.1f} ms\n"
+                    "(the head makes its gradient with its loss: both are forward)\n",
+                    "all", milliseconds(all.forward / steps), milliseconds(all.backward / steps),
+                    100 * (all.forward + all.backward) / wall, 1e3 * wall / steps);
 }
 
 std::string operators_text(const Breakdown& b, double steps, double wall) {
