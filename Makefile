@@ -3,7 +3,7 @@ PRESET ?= cpu
 export PRESET JOBS KHA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench clean
+.PHONY: help build test demo bench asan clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ demo: build  ## build, then the demonstration
 
 bench:  ## build, then the benchmark beside torch and transformers (some 30 minutes; ARGS=--quick)
 	@scripts/bench $(ARGS)
+
+asan:  ## the C++ tests under sanitizers (ARGS='LAYER... --gtest_filter=...'; the build is slow)
+	@scripts/asan $(ARGS)
 
 clean:  ## remove build/ (.venv stays; delete it by hand to start over)
 	rm -rf build

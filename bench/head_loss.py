@@ -3,6 +3,7 @@
 As a program (`python -m bench.head_loss CONTENDER ROWS WIDTH VOCAB`) it is such a process.
 """
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -62,13 +63,18 @@ def check_parity(case, contenders=None):
 
 
 def peak_of(function, case):
-    """Bytes above the process's own, inputs included: the difference of resident peaks."""
-    function(*inputs(8, 16, 32))  # starts threads, loads code
-    before = status_bytes("VmRSS:")
+    """Bytes of the second pass, inputs included: the resident peak above the process's own.
+
+    The first starts threads, loads code, and lets the matrix library take the buffers that it keeps
+    for the process, some 5 MB a thread whatever the problem. What else it freed is given back.
+    """
     values = inputs(case.rows, case.width, case.vocab)
+    function(*values)
+    ctypes.CDLL(None).malloc_trim(0)
+    own = status_bytes("VmRSS:") - sum(value.numel() * value.element_size() for value in values)
     reset_peak()
     function(*values)
-    return status_bytes("VmHWM:") - before
+    return status_bytes("VmHWM:") - own
 
 
 def measure(cases, progress):
