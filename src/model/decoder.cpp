@@ -3,13 +3,27 @@
 #include <ATen/Functions.h>
 #include <ATen/record_function.h>
 
+#include <cassert>
+
 #include "kha/ops/layers.h"
 
 namespace kha {
+namespace {
+
+std::vector<at::Tensor> with_prefix(const Parameters& parameters, const std::string& prefix) {
+  std::vector<at::Tensor> found;
+  for (const auto& [name, value] : parameters.entries()) {
+    if (name.starts_with(prefix)) found.push_back(value);
+  }
+  return found;
+}
+
+}  // namespace
 
 Decoder::Decoder(const ModelConfig& config, const Parameters& parameters, KnockPlan plan,
-                 int64_t positions)
-    : eps_(config.rms_norm_eps),
+                 int64_t positions, Recompute recompute)
+    : recompute_(recompute),
+      eps_(config.rms_norm_eps),
       embedding_(parameters.at("model.embed_tokens.weight")),
       final_norm_(parameters.at("model.norm.weight")),
       head_(config.tie_word_embeddings ? embedding_ : parameters.at("lm_head.weight")),
@@ -17,18 +31,26 @@ Decoder::Decoder(const ModelConfig& config, const Parameters& parameters, KnockP
               embedding_.device()) {
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-    layers_.push_back({parameters.at(prefix + "input_layernorm.weight"),
-                       parameters.at(prefix + "post_attention_layernorm.weight"),
-                       make_attention(config, parameters, layer, plan),
-                       FeedForward(parameters, prefix + "mlp.")});
+    layers_.push_back(std::make_shared<const Layer>(
+        Layer{layer, eps_, parameters.at(prefix + "input_layernorm.weight"),
+              parameters.at(prefix + "post_attention_layernorm.weight"),
+              make_attention(config, parameters, layer, plan),
+              FeedForward(parameters, prefix + "mlp."), with_prefix(parameters, prefix)}));
   }
 }
 
-at::Tensor Decoder::attend(int64_t layer, const at::Tensor& x, KvCache* cache) const {
-  const Attention& attention = *layers_[layer].attention;
-  Projected projected = attention.project(x, rotary_, cache ? cache->length() : 0);
-  const CacheEntry all = cache ? cache->append(layer, projected.entry) : projected.entry;
-  return attention.aggregate(attention.attend(projected.queries_BTHD, all));
+at::Tensor Decoder::Layer::attend(const at::Tensor& x, const RotaryTable& rotary,
+                                  KvCache* cache) const {
+  Projected projected = attention->project(x, rotary, cache ? cache->length() : 0);
+  const CacheEntry all = cache ? cache->append(index, projected.entry) : projected.entry;
+  return attention->aggregate(attention->attend(projected.queries_BTHD, all));
+}
+
+at::Tensor Decoder::Layer::operator()(const at::Tensor& x, const RotaryTable& rotary,
+                                      KvCache* cache) const {
+  // Added to the part's own result, which nobody else reads: one tensor less to write.
+  const at::Tensor attended = attend(ops::rms_norm(x, attention_norm, eps), rotary, cache).add_(x);
+  return feed_forward(ops::rms_norm(attended, feed_forward_norm, eps)).add_(attended);
 }
 
 at::Tensor Decoder::embed(const at::Tensor& ids) const {
@@ -36,21 +58,21 @@ at::Tensor Decoder::embed(const at::Tensor& ids) const {
   return at::embedding(embedding_, ids);
 }
 
-at::Tensor Decoder::feed_forward(const Layer& layer, const at::Tensor& x) {
-  RECORD_USER_SCOPE("kha/feed-forward");
-  return layer.feed_forward(x);
-}
-
 at::Tensor Decoder::hidden(const at::Tensor& ids, KvCache* cache) const {
   // Parts of a profile; what no inner part claims is norms, rotation and residual sums.
   RECORD_USER_SCOPE("kha/norms, rotation, residuals");
+  assert((!cache || recompute_ == Recompute::none) && "a cached position is not computed again");
   at::Tensor x = embed(ids);
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const Layer& layer = layers_[i];
-    // Added to the part's own result, which nobody else reads: one tensor less to write.
-    x = attend(static_cast<int64_t>(i), ops::rms_norm(x, layer.attention_norm, eps_), cache)
-            .add_(x);
-    x = feed_forward(layer, ops::rms_norm(x, layer.feed_forward_norm, eps_)).add_(x);
+  for (const auto& layer : layers_) {
+    if (recompute_ == Recompute::none) {
+      x = (*layer)(x, rotary_, cache);
+    } else {
+      // The function outlives this decoder: it holds what it reads.
+      const auto run = [layer, rotary = rotary_](const at::Tensor& input) {
+        return (*layer)(input, rotary, nullptr);
+      };
+      x = recompute_in_backward(run, x, layer->parameters);
+    }
   }
   if (cache) cache->advance(ids.size(1));
   return ops::rms_norm(x, final_norm_, eps_);

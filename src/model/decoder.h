@@ -8,6 +8,7 @@
 
 #include "kha/core/model_config.h"
 #include "kha/ops/knock_plan.h"
+#include "model/recompute.h"
 #include "modules/attention/attention.h"
 #include "modules/feed_forward.h"
 #include "modules/kv_cache.h"
@@ -20,10 +21,10 @@ namespace kha {
 class Decoder {
  public:
   Decoder(const ModelConfig& config, const Parameters& parameters, KnockPlan plan,
-          int64_t positions);
+          int64_t positions, Recompute recompute = Recompute::none);
 
   // ids: [B, T] int64 -> hidden states [B, T, d] after the final norm. With a cache the ids stand
-  // behind the cached positions and are appended to it.
+  // behind the cached positions and are appended to it; layers that recompute take none.
   at::Tensor hidden(const at::Tensor& ids_BT, KvCache* cache = nullptr) const;
   // hidden [..., d] -> logits [..., vocabulary]
   at::Tensor logits(const at::Tensor& hidden) const;
@@ -32,19 +33,24 @@ class Decoder {
 
  private:
   struct Layer {
+    int64_t index;
+    double eps;
     at::Tensor attention_norm, feed_forward_norm;
     std::unique_ptr<Attention> attention;
     FeedForward feed_forward;
+    std::vector<at::Tensor> parameters;  // all of the layer's, those above too
+
+    at::Tensor operator()(const at::Tensor& x_BTd, const RotaryTable& rotary, KvCache* cache) const;
+    at::Tensor attend(const at::Tensor& x_BTd, const RotaryTable& rotary, KvCache* cache) const;
   };
 
   at::Tensor embed(const at::Tensor& ids_BT) const;
-  static at::Tensor feed_forward(const Layer& layer, const at::Tensor& x_BTd);
-  at::Tensor attend(int64_t layer, const at::Tensor& x_BTd, KvCache* cache) const;
 
+  Recompute recompute_;
   double eps_;
   at::Tensor embedding_, final_norm_, head_;
   RotaryTable rotary_;
-  std::vector<Layer> layers_;
+  std::vector<std::shared_ptr<const Layer>> layers_;
 };
 
 }  // namespace kha

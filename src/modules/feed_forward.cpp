@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kha/ops/layers.h"
@@ -42,6 +43,7 @@ FeedForward::FeedForward(const Parameters& parameters, const std::string& prefix
       down_(parameters.at(prefix + "down_proj.weight")) {}
 
 at::Tensor FeedForward::operator()(const at::Tensor& x) const {
+  RECORD_USER_SCOPE("kha/feed-forward");
   const at::Tensor gate = at::linear(x, gate_), up = at::linear(x, up_);
   if (at::GradMode::is_enabled()) return GatedDown::apply(gate, up, down_);
   return at::linear(ops::swiglu(gate, up), down_);

@@ -30,7 +30,7 @@ struct Pass {
 Pass run_layers(const ModelConfig& config, const Parameters& parameters, const BatchTensors& batch,
                 const Arithmetic& arithmetic) {
   const Decoder decoder(config, parameters.cast(arithmetic.dtype), arithmetic.plan,
-                        batch.ids.size(1));
+                        batch.ids.size(1), arithmetic.recompute);
   return {decoder.hidden(batch.ids).flatten(0, 1), decoder.head()};
 }
 

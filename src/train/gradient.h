@@ -9,6 +9,7 @@
 #include "kha/core/batch.h"
 #include "kha/core/model_config.h"
 #include "kha/ops/knock_plan.h"
+#include "model/recompute.h"
 #include "modules/parameters.h"
 
 namespace kha {
@@ -17,6 +18,7 @@ struct Arithmetic {
   at::ScalarType dtype = at::kFloat;  // of the layers; master weights stay float32
   at::Device device = at::kCPU;
   KnockPlan plan = KnockPlan::weight_space;
+  Recompute recompute = Recompute::none;  // costs time for memory, changes no bit
 };
 
 // ids and targets [rows, context] int64 on `device`; targets that do not count are -100.

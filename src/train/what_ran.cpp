@@ -41,6 +41,7 @@ Arithmetic resolve_arithmetic(const RunConfig& config, std::vector<std::string>&
   arithmetic.device = open_device(config.train.device);
   arithmetic.dtype = resolve_precision(config.train.precision, arithmetic.device, warnings);
   arithmetic.plan = resolve_plan(config);
+  arithmetic.recompute = config.train.recompute == "layer" ? Recompute::layer : Recompute::none;
   return arithmetic;
 }
 

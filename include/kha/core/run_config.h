@@ -51,6 +51,7 @@ struct TrainOptions {
   std::string device = "cpu";      // cpu | cuda
   int64_t threads = 0;             // 0: one a core
   std::string allocator = "auto";  // of CPU tensors: auto | caching | system
+  std::string recompute = "none";  // none | layer: run each layer again in the backward pass
   int64_t log_every = 10;
   int64_t eval_every = 200;
   int64_t eval_tokens = 65536;  // validation tokens an evaluation reads; 0: all

@@ -117,6 +117,11 @@ void add_train(std::vector<Field>& f, RunConfig& c) {
                free,
                "of CPU tensors; auto: as KHA_ALLOCATOR says, else caching",
                {"auto", "caching", "system"}});
+  f.push_back({"train.recompute",
+               &t.recompute,
+               noted,
+               "layer: less memory, each layer runs again in the backward pass; same bits",
+               {"none", "layer"}});
   f.push_back({"train.log_every", &t.log_every, free, "steps between log lines", {}, 1, large});
   f.push_back({"train.eval_every",
                &t.eval_every,
