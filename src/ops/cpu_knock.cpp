@@ -108,16 +108,17 @@ class Workspaces {
   Tensor memory_;
 };
 
-// How the sums over rows are cut. Each piece costs its partial gradients' memory and one more term
-// in their sum, so pieces are long; 64 of them keep as many threads busy.
+// How the sums over rows are cut: into pieces of equal length, so that two threads end together.
+// Each piece costs its partial gradients' memory and one more term in their sum, so pieces are
+// long; 64 of them keep as many threads busy.
 struct Pieces {
   int64_t rows, count;
 };
 
-Pieces cut(int64_t rows, int64_t block_rows) {
+Pieces cut(int64_t rows, int64_t tile_rows) {
   constexpr int64_t least = 1024, most = 64;
-  const int64_t wanted = std::max(least, (rows + most - 1) / most);
-  const int64_t piece = (wanted + block_rows - 1) / block_rows * block_rows;
+  const int64_t wanted = std::min(most, (rows + least - 1) / least);
+  const int64_t piece = ((rows + wanted - 1) / wanted + tile_rows - 1) / tile_rows * tile_rows;
   return {piece, (rows + piece - 1) / piece};
 }
 
@@ -180,7 +181,7 @@ Tensor knock_forward(const CpuKernels& kernels, MapKind kind, const Tensor& x,
   const auto run = kind == MapKind::linear ? kernels.knock_linear
                    : kind == MapKind::gate ? kernels.knock_gate
                                            : kernels.knock_mlp;
-  const int64_t unit = kernels.block_rows;
+  const int64_t unit = kernels.tile_rows;
   at::parallel_for(0, (rows + unit - 1) / unit, 1, [&](int64_t begin, int64_t end) {
     const RowRange range{begin * unit, std::min(end * unit, rows) - begin * unit};
     run(input, range, dim, map, y.mutable_data_ptr<float>(), workspaces.of_thread());
@@ -203,7 +204,7 @@ std::vector<Tensor> knock_backward(const CpuKernels& kernels, MapKind kind, cons
   Packed packed(kernels, dim, gradients[0]);
   const PackedMap map = pack_backward(kind, matrices, packed);
   const Workspaces workspaces(kernels.workspace_size(dim), gradients[0]);
-  const Pieces pieces = cut(rows, kernels.block_rows);
+  const Pieces pieces = cut(rows, kernels.tile_rows);
   const auto count = static_cast<int64_t>(matrices.size());
   const Partials partials(kernels, pieces.count, count, dim, gradients[0]);
   const auto run = kind == MapKind::linear ? kernels.knock_linear_backward

@@ -70,8 +70,8 @@ struct CpuKernels {
   std::int64_t (*packed_size)(std::int64_t dim);
   std::int64_t (*partial_size)(std::int64_t dim);
   std::int64_t (*workspace_size)(std::int64_t dim);
-  // Rows that a piece should hold a multiple of, so that no block is cut short.
-  std::int64_t block_rows;
+  // Rows that a piece should hold a multiple of, so that no tile is cut short.
+  std::int64_t tile_rows;
 
   void (*pack)(const float* matrix, std::int64_t dim, PackedFor use, float* packed);
 

@@ -18,7 +18,7 @@ constinit const CpuKernels kernels{
     .packed_size = packed_size,
     .partial_size = partial_size,
     .workspace_size = workspace_size,
-    .block_rows = block_rows,
+    .tile_rows = tile_rows,
     .pack = pack,
     .knock_linear = knock_linear,
     .knock_linear_backward = knock_linear_backward,
