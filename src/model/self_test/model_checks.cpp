@@ -2,18 +2,13 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 
 #include "core/surgery/fold_plan.h"
-#include "kha/core/error.h"
 #include "kha/core/parameter_table.h"
 #include "kha/core/safetensors.h"
+#include "kha/core/temporary_folder.h"
 #include "model/decoder.h"
 #include "model/initialise.h"
 #include "model/self_test/compare.h"
@@ -23,8 +18,6 @@
 
 namespace kha {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Queries of the last 3 of 7 positions; softmax over the keys that they may see, in double.
 at::Tensor attention_written_out(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -108,32 +101,8 @@ Measured fold_in_memory() {
           1e-11 * largest_magnitude(before)};
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "kha-self-test-XXXXXX").string();
-    if (!mkdtemp(name.data())) {
-      fail({.what = "cannot make a temporary folder",
-            .where = name,
-            .found = std::strerror(errno),
-            .next = "set TMPDIR to a folder that can be written"});
-    }
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 Measured safetensors_round_trip() {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("self-test");
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
     tensors.emplace_back("t" + std::to_string(tensors.size()), random_values({3, 5}, 1).to(type));
