@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "ops/implementations.h"
 #include "ops/operators.h"
 #include "ops/tolerance.h"
 
@@ -77,6 +78,28 @@ TEST(OpsParity, ExpandedGradient) {
     }
   }
 }
+
+class MapOps : public EachImplementation {};
+
+// Sums over 4,100 rows are cut into pieces; torch's own products promise nothing of the kind.
+TEST_P(MapOps, BitsDoNotDependOnThreads) {
+  if (GetParam() == "aten") GTEST_SKIP() << "torch's products may depend on threads";
+  for (const auto& op : {linear_operator(), gate_operator(), mlp_operator()}) {
+    at::manual_seed(14);
+    const Tensors arguments = op.arguments({4, 40, {1025}});
+    const at::Tensor grad = at::randn_like(arguments[0]);
+    at::set_num_threads(1);
+    const Tensors one = run(op.call, arguments, grad);
+    at::set_num_threads(2);
+    const Tensors two = run(op.call, arguments, grad);
+    at::set_num_threads(1);
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      EXPECT_TRUE(at::equal(one[i], two[i])) << op.name << ", output " << i;
+    }
+  }
+}
+
+KHA_FOR_EACH_IMPLEMENTATION(MapOps);
 
 }  // namespace
 }  // namespace kha::test

@@ -178,6 +178,13 @@ def test_doctor_shows_what_the_allocator_saves(kha, chosen):
     assert rounds["system"]["faults"] > rounds["caching"]["faults"]
 
 
+def test_a_wrong_choice_of_kernels_is_refused_at_the_start(kha, tiny_run):
+    result = kha("generate", tiny_run, env={**os.environ, "KHA_CPU": "avx9"})
+    assert result.returncode == 2
+    for words in ("KHA_CPU is \"avx9\"", "expected one of: auto, aten, scalar", "unset KHA_CPU"):
+        assert words in result.stderr
+
+
 def test_an_unknown_allocator_is_refused(kha, tiny_run):
     result = kha("generate", tiny_run, env={**os.environ, "KHA_ALLOCATOR": "cashing"})
     assert result.returncode == 2
