@@ -13,6 +13,10 @@ libtomlplusplus-dev|reads TOML|header toml++/toml.h
 libcli11-dev|command lines|header CLI/CLI.hpp
 libfmt-dev|formatting|header fmt/format.h
 libxxhash-dev|checksums|header xxhash.h
+libpcre2-dev|splits text for tokenizers|command pcre2-config
+libutf8proc-dev|Unicode normalisation|header utf8proc.h
+zlib1g-dev|reads .gz|header zlib.h
+libzstd-dev|reads .zst|header zstd.h
 libeigen3-dev|small linear algebra|header eigen3/Eigen/Core
 libgtest-dev|C++ tests|header gtest/gtest.h
 libgmock-dev|C++ tests|header gmock/gmock.h

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,11 +16,13 @@
 
 #include "kha/core/text_source.h"
 #include "kha/core/token_shard.h"
+#include "kha/core/tokenizer.h"
 
 namespace kha {
 
 struct CorpusOptions {
   TextSourceOptions text;
+  std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();
   double validation_share = 0.1;  // of the documents, in [0, 1); 0 trains without validation
   std::uint64_t split_seed = 0;
   std::filesystem::path cache_dir;   // made where it is missing

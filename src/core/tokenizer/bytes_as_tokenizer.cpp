@@ -1,0 +1,45 @@
+// The byte tokenizer behind the interface that all tokenizers share.
+#include "kha/core/atomic_file.h"
+#include "kha/core/byte_tokenizer.h"
+#include "kha/core/tokenizer.h"
+
+namespace kha {
+namespace {
+
+class Bytes : public Tokenizer {
+ public:
+  using Tokenizer::encode;
+
+  std::string kind() const override { return "bytes"; }
+  std::int64_t vocab_size() const override { return ByteTokenizer::vocab_size; }
+  std::uint64_t hash() const override { return hash_; }
+  std::int64_t end_id() const override { return ByteTokenizer::end_id; }
+
+  void encode(std::string_view text, std::vector<std::int64_t>& ids) const override {
+    ids.reserve(ids.size() + text.size());
+    for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
+  }
+  std::string decode(std::span<const std::int64_t> ids) const override {
+    return ByteTokenizer::decode(ids);
+  }
+  std::int64_t bytes_of(std::int64_t id) const override {
+    return id == ByteTokenizer::end_id ? 0 : 1;
+  }
+
+  void save(const std::filesystem::path& folder) const override {
+    write_file_atomically(folder / "tokenizer.json", ByteTokenizer::tokenizer_json());
+    write_file_atomically(folder / "tokenizer_config.json", ByteTokenizer::tokenizer_config_json());
+  }
+
+ private:
+  std::uint64_t hash_ = ByteTokenizer::hash();
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> byte_tokenizer() {
+  static const auto tokenizer = std::make_shared<const Bytes>();
+  return tokenizer;
+}
+
+}  // namespace kha
