@@ -71,7 +71,7 @@ ordered_json next_batch(TrainStep& step) {
 
 ordered_json save(const Session& session, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
-  write_model(folder, session.config.model, session.parameters);
+  write_model(folder, session.config.model, session.parameters, *session.corpus->tokenizer);
   return {{"saved", folder.string()}};
 }
 

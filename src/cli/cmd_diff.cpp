@@ -39,7 +39,7 @@ void check_pair(const LoadedModel& before, const LoadedModel& after, const std::
 int run(const Arguments& a) {
   const LoadedModel before = open_model(a.before), after = open_model(a.after);
   check_pair(before, after, a.after);
-  const TextShard text(text_of(a, resolve_model_folder(a.before)));
+  const TextShard text(text_of(a, resolve_model_folder(a.before)), before.tokenizer);
   const int64_t context = a.context > 0 ? a.context : before.config.max_position_embeddings;
   const LogitDifference d = logit_difference(before, after, text.shard(), context, a.max_tokens);
   const double limit = a.limit ? *a.limit : rounding_limit(d, after.config);

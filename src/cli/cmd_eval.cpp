@@ -18,6 +18,7 @@ struct Arguments {
   std::vector<std::string> text;
   int64_t context = 0, rows = 8, max_tokens = 0;
   bool json = false;
+  Packing packing;
 };
 
 Arithmetic arithmetic_of(const Arguments& arguments, const ModelConfig& model) {
@@ -35,19 +36,20 @@ Arithmetic arithmetic_of(const Arguments& arguments, const ModelConfig& model) {
 
 int run(Arguments arguments) {
   const LoadedModel model = open_model(arguments.model);
-  const TextShard text(arguments.text);
+  const TextShard text(arguments.text, model.tokenizer);
   if (arguments.context == 0) arguments.context = model.config.max_position_embeddings;
   const Arithmetic arithmetic = arithmetic_of(arguments, model.config);
   const EvaluationPlan plan{.context = arguments.context,
                             .rows = arguments.rows,
                             .max_tokens = arguments.max_tokens,
-                            .boundary = BoundaryTargets::counted};
+                            .boundary = BoundaryTargets::counted,
+                            .packing = arguments.packing};
   Progress progress("");
-  const Evaluation e = evaluate(model.config, model.parameters.to(arithmetic.device), arithmetic,
-                                text.shard(), plan, [&](int64_t done, int64_t all) {
-                                  if (!arguments.json)
-                                    progress.passing(fmt::format("{:.0f} %", 100.0 * done / all));
-                                });
+  const Evaluation e =
+      evaluate(model.config, model.parameters.to(arithmetic.device), arithmetic, text.shard(),
+               *model.tokenizer, plan, [&](int64_t done, int64_t all) {
+                 if (!arguments.json) progress.passing(fmt::format("{:.0f} %", 100.0 * done / all));
+               });
   if (arguments.json) {
     const nlohmann::ordered_json json{{"loss", e.loss()},
                                       {"perplexity", e.perplexity()},
@@ -85,6 +87,10 @@ Command eval_command() {
         app.add_option("--device", a->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
         app.add_option("--precision", a->precision, "fp32, bf16 or auto")
             ->check(CLI::IsMember({"fp32", "bf16", "auto"}));
+        app.add_flag("--document-mask", a->packing.document_mask,
+                     "a token sees its own document only, as data.document_mask trains");
+        app.add_flag("--reset-positions", a->packing.reset_positions,
+                     "each document begins at position 0, as data.reset_positions trains");
         add_json_option(app, a->json);
         return [a] { return run(*a); };
       }};

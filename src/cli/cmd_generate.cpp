@@ -11,7 +11,6 @@
 
 #include "cli/commands.h"
 #include "cli/open_model.h"
-#include "kha/core/byte_tokenizer.h"
 #include "kha/core/error.h"
 #include "kha/core/mapped_file.h"
 #include "kha/core/model_folder.h"
@@ -104,11 +103,12 @@ int run(const Arguments& a) {
   const GenerateOptions options = options_of(a, arithmetic);
   validate(options.sampling);
   const LoadedModel model = open_model(folder);
+  const std::vector<int64_t> prompt = model.tokenizer->encode(text);
   const auto start = std::chrono::steady_clock::now();
   Outcome outcome{
-      .result = generate(model, ByteTokenizer::encode(text), options,
+      .result = generate(model, prompt, options,
                          a.json ? std::function<void(const std::string&)>() : print_piece),
-      .prompt_tokens = static_cast<int64_t>(std::max<size_t>(text.size(), 1)),
+      .prompt_tokens = static_cast<int64_t>(std::max<size_t>(prompt.size(), 1)),
       .seconds = 0,
       .seed = options.sampling.seed,
       .ran = what_ran(arithmetic)};

@@ -7,7 +7,6 @@
 
 #include "cli/commands.h"
 #include "cli/open_model.h"
-#include "kha/core/byte_tokenizer.h"
 #include "kha/core/error.h"
 #include "model/decoder.h"
 
@@ -20,8 +19,8 @@ struct Arguments {
   bool json = false;
 };
 
-std::vector<int64_t> ids_of(const Arguments& a, int64_t vocabulary) {
-  const std::vector<int64_t> ids = a.ids.empty() ? ByteTokenizer::encode(a.text) : a.ids;
+std::vector<int64_t> ids_of(const Arguments& a, const Tokenizer& tokenizer, int64_t vocabulary) {
+  const std::vector<int64_t> ids = a.ids.empty() ? tokenizer.encode(a.text) : a.ids;
   if (ids.empty()) fail({.what = "no ids and no text", .next = "--ids 1,2,3 or --text TEXT"});
   for (const int64_t id : ids) {
     if (id >= 0 && id < vocabulary) continue;
@@ -35,8 +34,9 @@ std::vector<int64_t> ids_of(const Arguments& a, int64_t vocabulary) {
 
 int run(const Arguments& a) {
   const at::NoGradGuard no_grad;
-  const LoadedModel model = open_model(a.model);
-  const auto ids = ids_of(a, model.config.vocab_size);
+  // Ids need no tokenizer, so that a model whose tokenizer is not read can be asked too.
+  const LoadedModel model = a.ids.empty() ? open_model(a.model) : load_model(a.model);
+  const auto ids = ids_of(a, *model.tokenizer, model.config.vocab_size);
   const auto length = static_cast<int64_t>(ids.size());
   const Decoder decoder(model.config, model.parameters, KnockPlan::activation_space, length);
   const at::Tensor logits =

@@ -7,8 +7,8 @@
 
 namespace kha::cli {
 
-// load_model of a model or run folder; warnings go to standard error. Errors: as load_model, and a
-// tokenizer.json other than the byte tokenizer's.
+// load_model of a model or run folder with its own tokenizer; warnings go to standard error.
+// Errors: as load_model and open_model_tokenizer.
 LoadedModel open_model(const std::filesystem::path& folder);
 
 }  // namespace kha::cli

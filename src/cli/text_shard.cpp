@@ -1,6 +1,7 @@
 #include "cli/text_shard.h"
 
 #include <optional>
+#include <utility>
 
 #include "kha/core/corpus.h"
 #include "kha/core/temporary_folder.h"
@@ -12,9 +13,12 @@ struct TextShard::State {
   std::optional<Corpus> corpus;  // gone before its files
 };
 
-TextShard::TextShard(const std::vector<std::string>& paths) : state_(std::make_unique<State>()) {
+TextShard::TextShard(const std::vector<std::string>& paths,
+                     std::shared_ptr<const Tokenizer> tokenizer)
+    : state_(std::make_unique<State>()) {
   CorpusOptions options;
   options.text.paths = paths;
+  options.tokenizer = std::move(tokenizer);
   options.validation_share = 0;
   options.cache_dir = state_->folder.path();
   options.context = 1;

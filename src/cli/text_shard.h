@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "kha/core/token_shard.h"
+#include "kha/core/tokenizer.h"
 
 namespace kha::cli {
 
-// Every file a document, bytes and end marks, in a temporary folder that goes with the object.
+// Every file a document with an end mark, in a temporary folder that goes with the object.
 class TextShard {
  public:
-  explicit TextShard(const std::vector<std::string>& paths);
+  TextShard(const std::vector<std::string>& paths, std::shared_ptr<const Tokenizer> tokenizer);
   ~TextShard();
   TextShard(const TextShard&) = delete;
   TextShard& operator=(const TextShard&) = delete;

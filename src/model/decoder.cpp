@@ -39,17 +39,18 @@ Decoder::Decoder(const ModelConfig& config, const Parameters& parameters, KnockP
   }
 }
 
-at::Tensor Decoder::Layer::attend(const at::Tensor& x, const RotaryTable& rotary,
-                                  KvCache* cache) const {
-  Projected projected = attention->project(x, rotary, cache ? cache->length() : 0);
+at::Tensor Decoder::Layer::attend(const at::Tensor& x, const RotaryTable& rotary, KvCache* cache,
+                                  const PackedLayout* layout) const {
+  Projected projected = attention->project(x, rotary, cache ? cache->length() : 0, layout);
   const CacheEntry all = cache ? cache->append(index, projected.entry) : projected.entry;
-  return attention->aggregate(attention->attend(projected.queries_BTHD, all));
+  return attention->aggregate(attention->attend(projected.queries_BTHD, all, layout));
 }
 
 at::Tensor Decoder::Layer::operator()(const at::Tensor& x, const RotaryTable& rotary,
-                                      KvCache* cache) const {
+                                      KvCache* cache, const PackedLayout* layout) const {
   // Added to the part's own result, which nobody else reads: one tensor less to write.
-  const at::Tensor attended = attend(ops::rms_norm(x, attention_norm, eps), rotary, cache).add_(x);
+  const at::Tensor attended =
+      attend(ops::rms_norm(x, attention_norm, eps), rotary, cache, layout).add_(x);
   return feed_forward(ops::rms_norm(attended, feed_forward_norm, eps)).add_(attended);
 }
 
@@ -58,18 +59,20 @@ at::Tensor Decoder::embed(const at::Tensor& ids) const {
   return at::embedding(embedding_, ids);
 }
 
-at::Tensor Decoder::hidden(const at::Tensor& ids, KvCache* cache) const {
+at::Tensor Decoder::hidden(const at::Tensor& ids, KvCache* cache,
+                           const std::shared_ptr<const PackedLayout>& layout) const {
   // Parts of a profile; what no inner part claims is norms, rotation and residual sums.
   RECORD_USER_SCOPE("kha/norms, rotation, residuals");
   assert((!cache || recompute_ == Recompute::none) && "a cached position is not computed again");
+  assert((!cache || !layout) && "cached positions are one text");
   at::Tensor x = embed(ids);
   for (const auto& layer : layers_) {
     if (recompute_ == Recompute::none) {
-      x = (*layer)(x, rotary_, cache);
+      x = (*layer)(x, rotary_, cache, layout.get());
     } else {
       // The function outlives this decoder: it holds what it reads.
-      const auto run = [layer, rotary = rotary_](const at::Tensor& input) {
-        return (*layer)(input, rotary, nullptr);
+      const auto run = [layer, rotary = rotary_, layout](const at::Tensor& input) {
+        return (*layer)(input, rotary, nullptr, layout.get());
       };
       x = recompute_in_backward(run, x, layer->parameters);
     }

@@ -24,8 +24,10 @@ class Decoder {
           int64_t positions, Recompute recompute = Recompute::none);
 
   // ids: [B, T] int64 -> hidden states [B, T, d] after the final norm. With a cache the ids stand
-  // behind the cached positions and are appended to it; layers that recompute take none.
-  at::Tensor hidden(const at::Tensor& ids_BT, KvCache* cache = nullptr) const;
+  // behind the cached positions and are appended to it; layers that recompute take none, nor do
+  // rows with a layout.
+  at::Tensor hidden(const at::Tensor& ids_BT, KvCache* cache = nullptr,
+                    const std::shared_ptr<const PackedLayout>& layout = nullptr) const;
   // hidden [..., d] -> logits [..., vocabulary]
   at::Tensor logits(const at::Tensor& hidden) const;
   // The matrix of the logits, [vocabulary, d]: the embedding itself where the two are tied.
@@ -40,8 +42,10 @@ class Decoder {
     FeedForward feed_forward;
     std::vector<at::Tensor> parameters;  // all of the layer's, those above too
 
-    at::Tensor operator()(const at::Tensor& x_BTd, const RotaryTable& rotary, KvCache* cache) const;
-    at::Tensor attend(const at::Tensor& x_BTd, const RotaryTable& rotary, KvCache* cache) const;
+    at::Tensor operator()(const at::Tensor& x_BTd, const RotaryTable& rotary, KvCache* cache,
+                          const PackedLayout* layout) const;
+    at::Tensor attend(const at::Tensor& x_BTd, const RotaryTable& rotary, KvCache* cache,
+                      const PackedLayout* layout) const;
   };
 
   at::Tensor embed(const at::Tensor& ids_BT) const;

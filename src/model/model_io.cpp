@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 
 #include "kha/core/atomic_file.h"
-#include "kha/core/byte_tokenizer.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/model_folder.h"
 #include "kha/core/parameter_table.h"
@@ -32,11 +31,10 @@ LoadedModel load_model(const std::filesystem::path& folder) {
 }
 
 void write_model(const std::filesystem::path& folder, const ModelConfig& config,
-                 const Parameters& parameters) {
+                 const Parameters& parameters, const Tokenizer& tokenizer) {
   write_file_atomically(folder / "config.json", to_config_json(config));
   write_file_atomically(folder / "generation_config.json", to_generation_config_json(config));
-  write_file_atomically(folder / "tokenizer.json", ByteTokenizer::tokenizer_json());
-  write_file_atomically(folder / "tokenizer_config.json", ByteTokenizer::tokenizer_config_json());
+  tokenizer.save(folder);
   write_tensors(folder / "model.safetensors", parameters.entries());
 }
 

@@ -26,4 +26,19 @@ at::Tensor causal_attention(const at::Tensor& queries, const at::Tensor& keys,
       .transpose(1, 2);
 }
 
+at::Tensor causal_attention_by_document(const at::Tensor& queries, const at::Tensor& keys,
+                                        const at::Tensor& values,
+                                        const std::vector<int64_t>& lengths) {
+  // Split and not narrowed: the backward pass of a split is one concatenation, that of each narrow
+  // a tensor of the whole size.
+  const auto parts = [&](const at::Tensor& x) { return x.flatten(0, 1).split(lengths); };
+  const auto q = parts(queries), k = parts(keys), v = parts(values);
+  std::vector<at::Tensor> attended;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    attended.push_back(
+        causal_attention(q[i].unsqueeze(0), k[i].unsqueeze(0), v[i].unsqueeze(0)).squeeze(0));
+  }
+  return at::cat(attended).view(queries.sizes());
+}
+
 }  // namespace kha

@@ -23,7 +23,14 @@ RotaryTable::RotaryTable(int64_t positions, int64_t head_dim, double theta, at::
 }
 
 at::Tensor RotaryTable::norm_and_rotate(const at::Tensor& x, const at::Tensor& weight, double eps,
-                                        int64_t first) const {
+                                        int64_t first, const PackedLayout* layout) const {
+  if (layout && layout->positions_N.defined()) {
+    // One row of B T tokens, each with its own line of the table.
+    const at::Tensor rotated = ops::norm_rope(x.flatten(0, 1).unsqueeze(0), weight, eps,
+                                              cos_SD_.index_select(0, layout->positions_N),
+                                              sin_SD_.index_select(0, layout->positions_N));
+    return rotated.view(x.sizes());
+  }
   const int64_t length = x.size(1);
   assert(first + length <= positions());
   return ops::norm_rope(x, weight, eps, cos_SD_.narrow(0, first, length),

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "modules/packed_layout.h"
+
 namespace kha {
 
 // cos and sin of p * theta^(-2i/D), angles in float32 (float64 for a float64 model), repeated for
@@ -15,9 +17,9 @@ class RotaryTable {
               at::Device device);
 
   // RMSNorm over D, then the rotation: x [B, T, heads, D] at positions first .. first + T - 1,
-  // weight [D]; x's shape back.
+  // weight [D]; x's shape back. A layout that names positions has them instead.
   at::Tensor norm_and_rotate(const at::Tensor& x_BTHD, const at::Tensor& weight_D, double eps,
-                             int64_t first) const;
+                             int64_t first, const PackedLayout* layout = nullptr) const;
   int64_t positions() const { return cos_SD_.size(0); }
 
  private:

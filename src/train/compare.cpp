@@ -44,7 +44,8 @@ void check_comparable(const RunConfig& c) {
   }
 }
 
-RunConfig arm_config(const RunConfig& config, const std::string& setting, int64_t seed) {
+RunConfig arm_config(const RunConfig& config, const Tokenizer& tokenizer,
+                     const std::string& setting, int64_t seed) {
   RunConfig arm = config;
   if (arm.data.cache.empty())
     arm.data.cache = (std::filesystem::path(config.run.folder) / ".data").string();
@@ -54,14 +55,13 @@ RunConfig arm_config(const RunConfig& config, const std::string& setting, int64_
   arm.knock.setting = setting;
   arm.given.insert("knock.setting");
   arm.model.knocks = resolve_knocks(arm.knock, "[compare]");
-  take_tokenizer(arm);
+  take_tokenizer(arm, tokenizer);
   return arm;
 }
 
 // The baseline's weights at step 0, which are every arm's: initialisation is keyed by name.
 std::string shared_start(const RunConfig& config) {
   RunConfig plain = config;
-  take_tokenizer(plain);
   plain.model.knocks = {};
   ChecksumStream stream;
   const Parameters start = initialise(plain.model, KnockStart::identity, config.run.seed);
@@ -130,7 +130,7 @@ Comparison compare(const RunConfig& given) {
       progress.line(
           fmt::format("\narm {} of {}: {}, seed {}", result.arms.size() + 1, all, setting, seed));
       reset_peak_resident();
-      const RunConfig arm = arm_config(config, setting, seed);
+      const RunConfig arm = arm_config(config, *corpus->tokenizer, setting, seed);
       const std::string label = fmt::format("[{}/{} {}] ", result.arms.size() + 1, all, setting);
       const TrainReport report = train({arm, {}, label}, corpus);
       if (!report.finished)

@@ -7,20 +7,20 @@
 #include <cmath>
 #include <numbers>
 
-#include "kha/core/byte_tokenizer.h"
 #include "kha/core/error.h"
 
 namespace kha {
 namespace {
 
-void add_batch(const Batch& batch, const at::Tensor& losses, Evaluation& evaluation) {
+void add_batch(const Batch& batch, const at::Tensor& losses, const Tokenizer& tokenizer,
+               Evaluation& evaluation) {
   const at::Tensor on_cpu = losses.cpu();
   const float* loss = on_cpu.const_data_ptr<float>();
   for (size_t i = 0; i < batch.targets.size(); ++i) {
     if (!batch.counted[i]) continue;
     evaluation.nats += loss[i];
     evaluation.targets += 1;
-    evaluation.bytes += batch.targets[i] == ByteTokenizer::end_id ? 0 : 1;
+    evaluation.bytes += tokenizer.bytes_of(batch.targets[i]);
     DocumentLoss& document = evaluation.documents[batch.documents[i]];
     document.nats += loss[i];
     document.targets += 1;
@@ -37,7 +37,7 @@ double Evaluation::bits_per_byte() const {
 
 Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
                     const Arithmetic& arithmetic, const TokenShard& shard,
-                    const EvaluationPlan& plan,
+                    const Tokenizer& tokenizer, const EvaluationPlan& plan,
                     const std::function<void(int64_t, int64_t)>& progress) {
   const at::NoGradGuard no_grad;
   const auto windows = evaluation_windows(shard.tokens(), plan.context, plan.max_tokens);
@@ -47,8 +47,8 @@ Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
   for (int64_t begin = 0; begin < count; begin += plan.rows) {
     const int64_t rows = std::min(plan.rows, count - begin);
     fill_batch(shard, std::span(windows).subspan(begin, rows), plan.context, plan.boundary, batch);
-    const BatchTensors tensors = to_tensors(batch, arithmetic.device);
-    add_batch(batch, target_losses(config, parameters, tensors, arithmetic), evaluation);
+    const BatchTensors tensors = to_tensors(batch, plan.packing, arithmetic.device);
+    add_batch(batch, target_losses(config, parameters, tensors, arithmetic), tokenizer, evaluation);
     if (progress) progress(begin + rows, count);
   }
   if (evaluation.targets == 0) {

@@ -7,6 +7,7 @@
 #include "kha/core/batch.h"
 #include "kha/core/paired_difference.h"
 #include "kha/core/token_shard.h"
+#include "kha/core/tokenizer.h"
 #include "train/gradient.h"
 
 namespace kha {
@@ -19,7 +20,8 @@ struct Evaluation {
 
   double loss() const { return nats / static_cast<double>(targets); }
   double perplexity() const;
-  // Bits a byte: comparable between tokenizers. The end marks' cost is in it, their bytes are not.
+  // Bits a byte of text: comparable between tokenizers. The end marks' cost is in it; they spell no
+  // byte.
   double bits_per_byte() const;
 };
 
@@ -28,12 +30,13 @@ struct EvaluationPlan {
   int64_t rows = 8;        // windows at once
   int64_t max_tokens = 0;  // 0: the whole shard
   BoundaryTargets boundary = BoundaryTargets::counted;
+  Packing packing = {};
 };
 
 // No gradient, no change of the parameters. `progress` gets windows done and their number.
 Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
                     const Arithmetic& arithmetic, const TokenShard& shard,
-                    const EvaluationPlan& plan,
+                    const Tokenizer& tokenizer, const EvaluationPlan& plan,
                     const std::function<void(int64_t, int64_t)>& progress = {});
 
 }  // namespace kha

@@ -31,7 +31,7 @@ Pass run_layers(const ModelConfig& config, const Parameters& parameters, const B
                 const Arithmetic& arithmetic) {
   const Decoder decoder(config, parameters.cast(arithmetic.dtype), arithmetic.plan,
                         batch.ids.size(1), arithmetic.recompute);
-  return {decoder.hidden(batch.ids).flatten(0, 1), decoder.head()};
+  return {decoder.hidden(batch.ids, nullptr, batch.layout).flatten(0, 1), decoder.head()};
 }
 
 // What autograd would do at the end of the head, without its copy: a leaf takes the gradient as it
@@ -67,9 +67,30 @@ double backward(const Pass& pass, const at::Tensor& targets_N, double scale) {
   return losses.sum(at::kDouble).item<double>() * scale;
 }
 
+// Lengths of the stretches of equal numbers, row by row.
+std::vector<int64_t> stretches(const Batch& batch) {
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i < batch.segments.size(); ++i) {
+    const bool begins =
+        i % static_cast<size_t>(batch.context) == 0 || batch.segments[i] != batch.segments[i - 1];
+    if (begins) lengths.push_back(0);
+    ++lengths.back();
+  }
+  return lengths;
+}
+
+std::shared_ptr<const PackedLayout> layout_of(const Batch& batch, const Packing& packing,
+                                              at::Device device) {
+  if (!packing.document_mask && !packing.reset_positions) return {};
+  PackedLayout layout;
+  if (packing.document_mask) layout.lengths = stretches(batch);
+  if (packing.reset_positions) layout.positions_N = at::tensor(batch.positions).to(device);
+  return std::make_shared<const PackedLayout>(std::move(layout));
+}
+
 }  // namespace
 
-BatchTensors to_tensors(const Batch& batch, at::Device device) {
+BatchTensors to_tensors(const Batch& batch, const Packing& packing, at::Device device) {
   at::Tensor ids = at::empty({batch.rows, batch.context}, at::kLong);
   at::Tensor targets = at::empty_like(ids);
   std::memcpy(ids.mutable_data_ptr(), batch.inputs.data(), ids.nbytes());
@@ -77,7 +98,7 @@ BatchTensors to_tensors(const Batch& batch, at::Device device) {
   for (size_t i = 0; i < batch.targets.size(); ++i) {
     target[i] = batch.counted[i] ? batch.targets[i] : ops::not_counted;
   }
-  return {ids.to(device), targets.to(device)};
+  return {ids.to(device), targets.to(device), layout_of(batch, packing, device)};
 }
 
 at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters,
@@ -87,13 +108,14 @@ at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters
 }
 
 double accumulate_gradient(const ModelConfig& config, const Parameters& parameters,
-                           const std::vector<Batch>& micro_batches, const Arithmetic& arithmetic) {
+                           const std::vector<Batch>& micro_batches, const Packing& packing,
+                           const Arithmetic& arithmetic) {
   int64_t counted = 0;
   for (const auto& batch : micro_batches) counted += batch.counted_targets;
   const double scale = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
   double total = 0;
   for (const auto& batch : micro_batches) {
-    const BatchTensors tensors = to_tensors(batch, arithmetic.device);
+    const BatchTensors tensors = to_tensors(batch, packing, arithmetic.device);
     const Pass pass = run_layers(config, parameters, tensors, arithmetic);
     total += backward(pass, tensors.targets.flatten(), scale);
   }

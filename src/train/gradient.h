@@ -10,9 +10,16 @@
 #include "kha/core/model_config.h"
 #include "kha/ops/knock_plan.h"
 #include "model/recompute.h"
+#include "modules/packed_layout.h"
 #include "modules/parameters.h"
 
 namespace kha {
+
+// How a row that holds several documents is read.
+struct Packing {
+  bool document_mask = false;    // a token sees its own document only
+  bool reset_positions = false;  // each document begins at position 0
+};
 
 struct Arithmetic {
   at::ScalarType dtype = at::kFloat;  // of the layers; master weights stay float32
@@ -21,11 +28,13 @@ struct Arithmetic {
   Recompute recompute = Recompute::none;  // costs time for memory, changes no bit
 };
 
-// ids and targets [rows, context] int64 on `device`; targets that do not count are -100.
+// ids and targets [rows, context] int64 on `device`; targets that do not count are -100. `layout`
+// is null where the rows are plain texts from position 0.
 struct BatchTensors {
   at::Tensor ids, targets;
+  std::shared_ptr<const PackedLayout> layout = {};
 };
-BatchTensors to_tensors(const Batch& batch, at::Device device);
+BatchTensors to_tensors(const Batch& batch, const Packing& packing, at::Device device);
 
 // Negative log-likelihood of each target in nats, [rows * context] float32, 0 where none counts.
 at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters,
@@ -35,7 +44,8 @@ at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters
 // grad, one micro-batch after the other, so that cutting a batch changes nothing but rounding.
 // Returns the mean loss in nats.
 double accumulate_gradient(const ModelConfig& config, const Parameters& parameters,
-                           const std::vector<Batch>& micro_batches, const Arithmetic& arithmetic);
+                           const std::vector<Batch>& micro_batches, const Packing& packing,
+                           const Arithmetic& arithmetic);
 
 // The Euclidean norm over all gradients.
 double gradient_norm(const std::vector<std::pair<std::string, at::Tensor>>& trainable);

@@ -13,7 +13,7 @@ void stop_for_nonfinite(const NonFinite& event) {
   const auto path = event.folder / fmt::format("failed-step-{:08}.safetensors", event.step);
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (size_t i = 0; i < event.batches.size(); ++i) {
-    const BatchTensors batch = to_tensors(event.batches[i], at::kCPU);
+    const BatchTensors batch = to_tensors(event.batches[i], {}, at::kCPU);
     tensors.emplace_back(fmt::format("inputs.{}", i), batch.ids);
     tensors.emplace_back(fmt::format("targets.{}", i), batch.targets);
   }

@@ -7,6 +7,7 @@
 
 #include "kha/core/check_tensors.h"
 #include "kha/core/error.h"
+#include "kha/core/model_tokenizer.h"
 #include "model/model_io.h"
 
 namespace kha {
@@ -27,11 +28,24 @@ void refuse_harmful_changes(const RunConfig& before, const RunConfig& after,
         .next = "take them back, or start a run of its own: --set run.name=NAME"});
 }
 
+// The configuration names a path; what lies there may have been trained anew.
+void check_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size,
+                     const std::filesystem::path& folder) {
+  const auto saved = open_model_tokenizer(folder, vocab_size);
+  if (saved->hash() == tokenizer.hash()) return;
+  fail({.what = "the tokenizer is not the one that this run began with",
+        .where = (folder / "tokenizer.json").string(),
+        .expected = fmt::format("hash {:016x}", saved->hash()),
+        .found = fmt::format("hash {:016x}", tokenizer.hash()),
+        .next = "set data.tokenizer to " + folder.string()});
+}
+
 void load_checkpoint(Session& session, const std::filesystem::path& folder, Progress& progress) {
   refuse_harmful_changes(read_checkpoint_config(folder), session.config, folder, progress);
   const WhatRan here = session.state.ran;
   TrainingState state = read_training_state(folder);
   session.batch_plan().check(state.data);
+  check_tokenizer(*session.corpus->tokenizer, session.config.model.vocab_size, folder);
   const ModelFiles files = ModelFiles::open(folder);
   check_tensors(files, session.config.model);
   for (const auto& [name, parameter] : session.parameters.entries()) {

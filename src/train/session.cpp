@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "kha/core/byte_tokenizer.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/error.h"
 #include "kha/core/model_folder.h"
+#include "kha/core/model_tokenizer.h"
 #include "memory/caching_allocator.h"
 #include "model/initialise.h"
 #include "model/model_io.h"
@@ -102,19 +102,21 @@ void take_shape(RunConfig& config, const ModelConfig& base, const std::string& w
       std::max(base.max_position_embeddings, config.train.context);
 }
 
-void check_vocabulary(const ModelConfig& model, const std::string& where) {
-  if (model.vocab_size == ByteTokenizer::vocab_size) return;
-  fail({.what = "the model's vocabulary is not the tokenizer's",
-        .where = where,
-        .expected = fmt::format("vocab_size {} (bytes and an end mark)", ByteTokenizer::vocab_size),
-        .found = std::to_string(model.vocab_size)});
+// The tokenizer that the run names; else that of the model it starts from; else bytes.
+std::shared_ptr<const Tokenizer> tokenizer_of(const RunConfig& config) {
+  if (!config.data.tokenizer.empty()) return open_tokenizer(config.data.tokenizer);
+  if (!config.init.from.empty()) {
+    const auto folder = resolve_model_folder(config.init.from);
+    return open_model_tokenizer(folder, read_model_config(folder).vocab_size);
+  }
+  return byte_tokenizer();
 }
 
 Parameters parameters_from(const std::filesystem::path& folder, RunConfig& config,
-                           Progress& progress) {
+                           const Tokenizer& tokenizer, Progress& progress) {
   const ModelConfig base = read_model_config(folder);
   take_shape(config, base, folder.string());
-  check_vocabulary(base, folder.string());
+  check_vocabulary(tokenizer, base.vocab_size, folder);
   const ModelFiles files = ModelFiles::open(folder);
   const auto table =
       parameter_table(config.model, parse_knock_start(config.knock.start, "knock.start"));
@@ -151,21 +153,30 @@ BatchPlan Session::batch_plan() const {
           config.train.batch * config.train.accumulate, static_cast<uint64_t>(config.run.seed)};
 }
 
+Packing Session::packing() const {
+  return {.document_mask = config.data.document_mask,
+          .reset_positions = config.data.reset_positions};
+}
+
 EvaluationPlan Session::evaluation_plan() const {
   return {.context = config.train.context,
           .rows = config.train.batch,
           .max_tokens = config.train.eval_tokens,
           .boundary =
-              config.data.boundary_targets ? BoundaryTargets::counted : BoundaryTargets::left_out};
+              config.data.boundary_targets ? BoundaryTargets::counted : BoundaryTargets::left_out,
+          .packing = packing()};
 }
 
-void take_tokenizer(RunConfig& config) {
-  config.model.vocab_size = ByteTokenizer::vocab_size;
-  config.model.eos_token_id = {ByteTokenizer::end_id};
+void take_tokenizer(RunConfig& config, const Tokenizer& tokenizer) {
+  const int64_t multiple = config.data.vocab_multiple;
+  config.model.vocab_size = (tokenizer.vocab_size() + multiple - 1) / multiple * multiple;
+  config.model.eos_token_id = {};
+  if (tokenizer.end_id() >= 0) config.model.eos_token_id = {tokenizer.end_id()};
 }
 
 std::shared_ptr<const Corpus> open_corpus(RunConfig& config, Progress& progress) {
   CorpusOptions options{.text = {.paths = config.data.paths, .extensions = config.data.extensions},
+                        .tokenizer = tokenizer_of(config),
                         .validation_share = config.data.validation_share,
                         .split_seed = static_cast<uint64_t>(config.data.split_seed),
                         .cache_dir = cache_folder(config),
@@ -186,7 +197,7 @@ std::shared_ptr<const Corpus> open_corpus(RunConfig& config, Progress& progress)
                              ? fmt::format("{} {:.0f} %", what, 100.0 * done / total)
                              : fmt::format("{} {}", what, bytes_text(static_cast<double>(done))));
       }));
-  take_tokenizer(config);
+  take_tokenizer(config, *corpus->tokenizer);
   print_corpus(corpus->summary, progress);
   return corpus;
 }
@@ -199,8 +210,9 @@ Session start_session(RunConfig config, std::shared_ptr<const Corpus> corpus, Pr
   const KnockStart start = parse_knock_start(config.knock.start, "knock.start");
   const auto from =
       config.init.from.empty() ? std::filesystem::path() : resolve_model_folder(config.init.from);
-  Parameters parameters = from.empty() ? initialise(config.model, start, config.run.seed)
-                                       : parameters_from(from, config, progress);
+  Parameters parameters = from.empty()
+                              ? initialise(config.model, start, config.run.seed)
+                              : parameters_from(from, config, *corpus->tokenizer, progress);
   auto table = parameter_table(config.model, start);
   parameters = parameters.to(arithmetic.device);
   auto optimizer = std::make_unique<Optimizer>(config, table, parameters);
@@ -219,7 +231,8 @@ Session start_session(RunConfig config, std::shared_ptr<const Corpus> corpus, Pr
 
 void save_session(const Session& session, CheckpointStore& store) {
   PendingCheckpoint pending = store.begin(session.state.step);
-  write_model(pending.folder(), session.config.model, session.parameters);
+  write_model(pending.folder(), session.config.model, session.parameters,
+              *session.corpus->tokenizer);
   write_training_state(pending.folder(), session.state, session.config, *session.optimizer);
   pending.commit();
   store.retain(session.config.train.keep_last, session.config.train.keep_every);

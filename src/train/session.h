@@ -26,11 +26,12 @@ struct Session {
   TrainingState state;
 
   BatchPlan batch_plan() const;
+  Packing packing() const;
   EvaluationPlan evaluation_plan() const;
 };
 
 // Sets what the tokenizer decides of a model: vocabulary and end mark.
-void take_tokenizer(RunConfig& config);
+void take_tokenizer(RunConfig& config, const Tokenizer& tokenizer);
 
 // Reads the text (or its shards), checks that both splits fill a window, sets what the tokenizer
 // decides. Prints what it found.

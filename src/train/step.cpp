@@ -50,7 +50,7 @@ StepResult TrainStep::compute() {
 double TrainStep::gradient() {
   RECORD_USER_SCOPE("kha/head and loss");
   return accumulate_gradient(session_.config.model, session_.parameters, micro_batches_,
-                             session_.arithmetic);
+                             session_.packing(), session_.arithmetic);
 }
 
 double TrainStep::check_and_clip(double loss) {

@@ -57,11 +57,12 @@ class Loop {
   }
 
   Evaluation validate() {
-    const Evaluation e = evaluate(
-        session_.config.model, session_.parameters, session_.arithmetic,
-        *session_.corpus->validation, session_.evaluation_plan(), [&](int64_t done, int64_t all) {
-          progress_.passing(fmt::format("validation {:.0f} %", 100.0 * done / all));
-        });
+    const Evaluation e =
+        evaluate(session_.config.model, session_.parameters, session_.arithmetic,
+                 *session_.corpus->validation, *session_.corpus->tokenizer,
+                 session_.evaluation_plan(), [&](int64_t done, int64_t all) {
+                   progress_.passing(fmt::format("validation {:.0f} %", 100.0 * done / all));
+                 });
     const TrainingState& s = session_.state;
     nlohmann::ordered_json line{{"step", s.step},
                                 {"tokens", s.tokens},
@@ -199,8 +200,8 @@ TrainReport train(const TrainRequest& request, std::shared_ptr<const Corpus> cor
   Progress progress(request.label);
   RunConfig config = request.config;
   const RunFolder folder(config.run_folder());
-  take_tokenizer(config);
   if (!corpus) corpus = open_corpus(config, progress);
+  take_tokenizer(config, *corpus->tokenizer);
   Session session = start_session(std::move(config), std::move(corpus), progress);
   CheckpointStore store(folder.checkpoints());
   store.remove_partials();

@@ -208,6 +208,45 @@ TEST(Generate, NeverChoosesAnIdOfThePadding) {
   }
 }
 
+// Writes a blank before every id but a text's first, as tokenizers of words do; names no end mark.
+class Words : public Tokenizer {
+ public:
+  std::string kind() const override { return "words"; }
+  int64_t vocab_size() const override { return 257; }
+  uint64_t hash() const override { return 0; }
+  int64_t end_id() const override { return -1; }
+  void encode(std::string_view, std::vector<int64_t>&) const override {}
+  int64_t bytes_of(int64_t) const override { return 2; }
+  void save(const std::filesystem::path&) const override {}
+  std::string decode(std::span<const int64_t> ids) const override {
+    std::string text;
+    for (const int64_t id : ids) {
+      text += text.empty() ? "" : " ";
+      text += static_cast<char>(id);
+    }
+    return text;
+  }
+};
+
+TEST(Generate, ATokenIsReadBehindTheOneBeforeIt) {
+  LoadedModel model = writes("abcd");
+  model.tokenizer = std::make_shared<Words>();
+  std::string shown;
+  const GenerateResult result =
+      generate(model, {'a'}, greedy(3), [&](const std::string& piece) { shown += piece; });
+  EXPECT_EQ(result.text, " b c d");
+  EXPECT_EQ(shown, result.text);
+}
+
+TEST(Generate, NothingToStartFromIsSaid) {
+  LoadedModel model = writes("abc");
+  model.tokenizer = std::make_shared<Words>();
+  EXPECT_THAT(thrown([&] { generate(model, {}, greedy(1)); }),
+              AllOf(HasSubstr("nothing to continue"), HasSubstr("--prompt")));
+  model.config.bos_token_id = 'b';
+  EXPECT_THAT(generate(model, {}, greedy(1)).ids, ElementsAre('c'));
+}
+
 TEST(Generate, WeightsThatAreNotFiniteAreNamed) {
   LoadedModel model = random_model(tiny_config());
   model.parameters.at("model.norm.weight").fill_(NAN);

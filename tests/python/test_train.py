@@ -55,10 +55,13 @@ def test_it_learns(train, tmp_path):
     assert run[1] > 5.0 and run[60] < 3.0
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_2n_steps_are_n_and_a_kill_and_n(train, tmp_path, setting):
+PACKED = {"data__document_mask": True, "data__reset_positions": True}
+
+
+@pytest.mark.parametrize("setting, packing", [*((s, {}) for s in SETTINGS), ("kha-mlp", PACKED)])
+def test_2n_steps_are_n_and_a_kill_and_n(train, tmp_path, setting, packing):
     common = dict(knock__setting=setting, train__steps=8, train__save_every=4, optimizer__lr=0.01,
-                  train__accumulate=2)
+                  train__accumulate=2, **packing)
     train(tmp_path, run__name="straight", **common)
     killed = train(tmp_path, run__name="broken", check=False, **common,
                    env={"KHA_FAIL_POINT": "step-6"})
@@ -68,6 +71,17 @@ def test_2n_steps_are_n_and_a_kill_and_n(train, tmp_path, setting):
     assert "continues from" in resumed.stdout and "(4 of 8 steps)" in resumed.stdout
     assert model_bytes(tmp_path / "broken") == model_bytes(tmp_path / "straight")
     assert losses(tmp_path / "broken") == losses(tmp_path / "straight")
+
+
+def test_masks_and_positions_of_documents_change_the_loss_each(train, tmp_path):
+    seen = []
+    for mask in (False, True):
+        for reset in (False, True):
+            name = f"{mask}{reset}"
+            train(tmp_path, run__name=name, train__steps=2, train__eval_every=0,
+                  data__document_mask=mask, data__reset_positions=reset, train__context=128)
+            seen.append(losses(tmp_path / name)[2])
+    assert len({round(loss, 6) for loss in seen}) >= 3, seen  # masked, the reset is rounding alone
 
 
 def test_after_a_resume_the_step_column_rises_strictly(train, tmp_path):

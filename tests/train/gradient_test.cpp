@@ -58,7 +58,7 @@ Step gradient_of(const std::vector<Batch>& batches) {
   const Parameters parameters = initialise(config, KnockStart::identity, 3).cast(at::kDouble);
   for (const auto& [name, value] : parameters.entries()) at::Tensor(value).requires_grad_(true);
   const Arithmetic arithmetic{.dtype = at::kDouble};
-  Step step{accumulate_gradient(config, parameters, batches, arithmetic), {}};
+  Step step{accumulate_gradient(config, parameters, batches, {}, arithmetic), {}};
   for (const auto& [name, value] : parameters.entries()) step.gradients.push_back(value.grad());
   return step;
 }
@@ -90,7 +90,7 @@ TEST(Gradient, NothingCountedIsAZeroGradientNotANan) {
 
 // The mean loss from logits that are whole, and its gradients by autograd alone.
 Step plain_gradient(const ModelConfig& config, const Parameters& parameters, const Batch& batch) {
-  const BatchTensors tensors = to_tensors(batch, at::kCPU);
+  const BatchTensors tensors = to_tensors(batch, {}, at::kCPU);
   const Decoder decoder(config, parameters, KnockPlan::weight_space, batch.context);
   const at::Tensor logits = decoder.logits(decoder.hidden(tensors.ids)).flatten(0, 1);
   const at::Tensor loss = at::cross_entropy_loss(logits, tensors.targets.flatten(), {},
@@ -116,7 +116,8 @@ void expect_plain_gradient(bool tied, const std::string& frozen) {
     if (plain) {
       steps.push_back(plain_gradient(config, parameters, batch));
     } else {
-      steps.push_back({accumulate_gradient(config, parameters, {batch}, {.dtype = at::kDouble})});
+      steps.push_back(
+          {accumulate_gradient(config, parameters, {batch}, {}, {.dtype = at::kDouble})});
       for (const auto& [name, value] : parameters.entries()) {
         steps[0].gradients.push_back(value.grad());
       }
@@ -174,7 +175,7 @@ TEST(Gradient, StepsKeepMovingADiagonalOfOnes) {
   Optimizer optimizer(config, parameter_table(config.model), parameters);
   const std::string up = knock_name(0, KnockSlot::v, "up.weight");
   for (int step = 0; step < 3; ++step) {
-    accumulate_gradient(config.model, parameters, {make_batch({12, 12}, 0, 12)},
+    accumulate_gradient(config.model, parameters, {make_batch({12, 12}, 0, 12)}, {},
                         {.dtype = at::kBFloat16});
     optimizer.step(6e-4);
   }

@@ -53,9 +53,9 @@ void expect_equal_bits(const std::string& setting, const std::string& frozen, Ar
   const ModelConfig config = small(setting);
   const Parameters plain = parameters_of(config, frozen), again = parameters_of(config, frozen);
   const std::vector<Batch> batches{some_batch(2, 9), some_batch(1, 9)};
-  const double loss = accumulate_gradient(config, plain, batches, how);
+  const double loss = accumulate_gradient(config, plain, batches, {}, how);
   how.recompute = Recompute::layer;
-  EXPECT_EQ(accumulate_gradient(config, again, batches, how), loss);
+  EXPECT_EQ(accumulate_gradient(config, again, batches, {}, how), loss);
   for (const auto& [name, value] : plain.entries()) {
     const at::Tensor other = again.at(name).grad();
     ASSERT_EQ(value.grad().defined(), other.defined()) << name << ", " << setting;
@@ -87,7 +87,7 @@ struct Memory {
 Memory memory_of(Recompute recompute) {
   const ModelConfig config = small("kha-mlp");
   const Parameters parameters = parameters_of(config, "");
-  const BatchTensors batch = to_tensors(some_batch(4, 64), at::kCPU);
+  const BatchTensors batch = to_tensors(some_batch(4, 64), {}, at::kCPU);
   Memory memory{};
   memory.peak = test::CountingAllocator::peak_of([&] {
     const Decoder decoder(config, parameters, KnockPlan::weight_space, 64, recompute);

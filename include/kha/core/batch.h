@@ -23,7 +23,10 @@ struct Batch {
   std::vector<std::int64_t> targets;
   std::vector<std::uint8_t> counted;    // 1 where the target counts in the loss
   std::vector<std::int64_t> documents;  // index in the shard of the target's document
-  std::int64_t counted_targets = 0;     // sum of `counted`
+  // Of the inputs: which document's part of the row, and the place in it, from 0.
+  std::vector<std::int64_t> segments;
+  std::vector<std::int64_t> positions;
+  std::int64_t counted_targets = 0;  // sum of `counted`
 };
 
 // Fills `batch`, reusing its memory, with one row a window. The windows must lie in the shard and

@@ -57,6 +57,7 @@ struct Corpus {
   TokenShard train;
   std::optional<TokenShard> validation;  // nothing when validation_share is 0
   CorpusSummary summary;
+  std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();  // that made the ids
 };
 
 enum class CorpusStage { reading, writing };

@@ -40,6 +40,10 @@ struct DataOptions {
   std::string fingerprint;       // the text that was meant; another is reported, not refused
   std::string cache;             // folder of token shards; empty: folder/.data
   bool boundary_targets = true;  // count the guess of a document's first token
+  std::string tokenizer;         // a tokenizer.json or its folder; empty: bytes, or init.from's own
+  int64_t vocab_multiple = 1;    // rows of the embedding are a multiple of this
+  bool document_mask = false;    // a token sees its own document only
+  bool reset_positions = false;  // each document begins at position 0
 };
 
 struct TrainOptions {

@@ -97,6 +97,19 @@ void add_data(std::vector<Field>& f, RunConfig& c) {
       {"data.cache", &c.data.cache, free, "folder of token shards; empty: run.folder/.data"});
   f.push_back({"data.boundary_targets", &c.data.boundary_targets, refused,
                "count the guess of a document's first token"});
+  f.push_back({"data.tokenizer", &c.data.tokenizer, refused,
+               "tokenizer.json or its folder; empty: bytes, or that of init.from"});
+  f.push_back({"data.vocab_multiple",
+               &c.data.vocab_multiple,
+               refused,
+               "rows of the embedding are a multiple of this",
+               {},
+               1,
+               1 << 20});
+  f.push_back(
+      {"data.document_mask", &c.data.document_mask, refused, "a token sees its own document only"});
+  f.push_back({"data.reset_positions", &c.data.reset_positions, refused,
+               "each document begins at position 0"});
 }
 
 void add_train(std::vector<Field>& f, RunConfig& c) {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
-#include "kha/core/byte_tokenizer.h"
 #include "kha/core/error.h"
 #include "kha/core/text_stream.h"
 #include "model/generate/next_logits.h"
@@ -41,11 +41,22 @@ void check_prompt(const ModelConfig& config, const std::vector<std::int64_t>& pr
   }
 }
 
+// What stands before every document: the end mark of the one before it, or the mark of a start.
+std::int64_t start_mark(const LoadedModel& model) {
+  if (model.tokenizer->end_id() >= 0) return model.tokenizer->end_id();
+  if (model.config.bos_token_id) return *model.config.bos_token_id;
+  fail({.what = "there is nothing to continue",
+        .expected = "a prompt, since this model names neither an end mark nor a start mark",
+        .found = "an empty prompt",
+        .next = "give a text with --prompt"});
+}
+
 class Generation {
  public:
   Generation(const LoadedModel& model, std::vector<std::int64_t> prompt,
              const GenerateOptions& options, const std::function<void(const std::string&)>& on_text)
       : config_(model.config),
+        tokenizer_(*model.tokenizer),
         options_(options),
         on_text_(on_text),
         text_(options.stops),
@@ -67,16 +78,23 @@ class Generation {
   }
 
   std::int64_t next() {
-    const std::int64_t vocabulary = std::min(config_.vocab_size, ByteTokenizer::vocab_size);
+    const std::int64_t vocabulary = std::min(config_.vocab_size, tokenizer_.vocab_size());
     const auto index = static_cast<std::int64_t>(result_.ids.size());
     return sample(logits_.after(all_ids_, vocabulary), options_.sampling,
                   uniform_draw(options_.sampling.seed, index));
   }
 
   void take(std::int64_t id) {
+    if (!is_end_mark(id)) show(text_.push(text_of(id)));
     all_ids_.push_back(id);
     result_.ids.push_back(id);
-    if (!is_end_mark(id)) show(text_.push(ByteTokenizer::decode({&id, 1})));
+  }
+
+  // A token can read differently at the start of a text, so it is decoded behind the last one.
+  std::string text_of(std::int64_t id) const {
+    const std::array pair{all_ids_.back(), id};
+    const std::string before = tokenizer_.decode(std::span(pair).first(1));
+    return tokenizer_.decode(pair).substr(before.size());
   }
 
   void show(const std::string& piece) {
@@ -86,7 +104,7 @@ class Generation {
 
   bool is_end_mark(std::int64_t id) const {
     const auto& marks = config_.eos_token_id;
-    return id == ByteTokenizer::end_id || std::find(marks.begin(), marks.end(), id) != marks.end();
+    return id == tokenizer_.end_id() || std::find(marks.begin(), marks.end(), id) != marks.end();
   }
 
   bool ended() {
@@ -103,6 +121,7 @@ class Generation {
   }
 
   const ModelConfig& config_;
+  const Tokenizer& tokenizer_;
   const GenerateOptions& options_;
   const std::function<void(const std::string&)>& on_text_;
   TextStream text_;
@@ -146,7 +165,7 @@ GenerateResult generate(const LoadedModel& model, std::vector<std::int64_t> prom
                         const GenerateOptions& options,
                         const std::function<void(const std::string&)>& on_text) {
   check_options(options);
-  if (prompt.empty()) prompt = {ByteTokenizer::end_id};
+  if (prompt.empty()) prompt = {start_mark(model)};
   check_prompt(model.config, prompt);
   return Generation(model, std::move(prompt), options, on_text).run();
 }

@@ -46,7 +46,7 @@ struct GenerateResult {
 };
 
 // Continues `prompt`; an empty one starts from the end mark, which stands before every document in
-// training. Only the byte tokenizer's ids are ever chosen, also where the vocabulary is padded.
+// training. Only ids of the model's tokenizer are ever chosen, also where the vocabulary is padded.
 // `on_text` gets the text as it comes, in whole characters; its pieces joined are result.text.
 // Errors: invalid options, an empty stop text, a prompt id outside the vocabulary, a prompt longer
 // than the context, logits that are not finite.

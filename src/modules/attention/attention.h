@@ -9,6 +9,7 @@
 
 #include "kha/core/model_config.h"
 #include "kha/ops/knock_plan.h"
+#include "modules/packed_layout.h"
 #include "modules/parameters.h"
 #include "modules/rotary.h"
 
@@ -29,12 +30,15 @@ class Attention {
  public:
   virtual ~Attention() = default;
 
-  // 1. x [B, T, d] at positions first .. first + T - 1: queries, and what is cached of them.
-  virtual Projected project(const at::Tensor& x_BTd, const RotaryTable& rotary,
-                            int64_t first) const = 0;
+  // 1. x [B, T, d] at positions first .. first + T - 1, or where `layout` (may be null) says:
+  //    queries, and what is cached of them.
+  virtual Projected project(const at::Tensor& x_BTd, const RotaryTable& rotary, int64_t first,
+                            const PackedLayout* layout) const = 0;
   // 2. Queries of the last T of the cache's S positions -> head outputs [B, T, H, D]. Causal by
-  //    absolute position: query i sees key j when j <= i + (S - T).
-  virtual at::Tensor attend(const at::Tensor& queries_BTHD, const CacheEntry& cache) const = 0;
+  //    absolute position: query i sees key j when j <= i + (S - T). With a layout (then S = T) it
+  //    sees those of its own document alone.
+  virtual at::Tensor attend(const at::Tensor& queries_BTHD, const CacheEntry& cache,
+                            const PackedLayout* layout) const = 0;
   // 3. Head outputs -> [B, T, d].
   virtual at::Tensor aggregate(const at::Tensor& heads_BTHD) const = 0;
 };

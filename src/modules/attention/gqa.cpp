@@ -31,14 +31,20 @@ class Gqa : public Attention {
         out_(parameters.at(attention_prefix(layer) + "o_proj.weight")),
         out_bias_(parameters.find(attention_prefix(layer) + "o_proj.bias")) {}
 
-  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const override {
-    return {.queries_BTHD = rotary.norm_and_rotate(q_(x), q_norm_, eps_, first),
-            .entry = {.keys_BTHD = rotary.norm_and_rotate(k_(x), k_norm_, eps_, first),
+  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first,
+                    const PackedLayout* layout) const override {
+    return {.queries_BTHD = rotary.norm_and_rotate(q_(x), q_norm_, eps_, first, layout),
+            .entry = {.keys_BTHD = rotary.norm_and_rotate(k_(x), k_norm_, eps_, first, layout),
                       .values_BTHD = v_(x)}};
   }
 
-  at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache) const override {
+  at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,
+                    const PackedLayout* layout) const override {
     RECORD_USER_SCOPE("kha/attention core");
+    if (layout && !layout->lengths.empty()) {
+      return causal_attention_by_document(queries, cache.keys_BTHD, cache.values_BTHD,
+                                          layout->lengths);
+    }
     return causal_attention(queries, cache.keys_BTHD, cache.values_BTHD);
   }
 
