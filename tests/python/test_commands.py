@@ -223,11 +223,11 @@ def test_another_tokenizer_is_refused(kha, mlp_run, tmp_path, command):
     copy = tmp_path / "copy"
     shutil.copytree((mlp_run / "checkpoints/latest").resolve(), copy)
     tokenizer = json.loads((copy / "tokenizer.json").read_text())
-    tokenizer["model"]["vocab"] = {"a": 0, "b": 1}
+    tokenizer["model"] = {"type": "WordPiece", "vocab": {"a": 0, "b": 1}}
     (copy / "tokenizer.json").write_text(json.dumps(tokenizer))
     text = tmp_path / "t.txt"
     text.write_text("the heads")
     words = {"MODEL": copy, "TEXT": text}
     result = kha(*[words.get(word, word) for word in command])
     assert result.returncode == 2
-    assert "a tokenizer that is not read here" in result.stderr and "tokenizer.json" in result.stderr
+    assert "tokenizer.json" in result.stderr
