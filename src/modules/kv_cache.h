@@ -1,4 +1,4 @@
-// The keys and values of past positions, one pair a layer, allocated once.
+// What attention keeps of past positions, one entry a layer, allocated once.
 #pragma once
 
 #include <vector>

@@ -84,9 +84,7 @@ TEST(KnockSetting, AModelHasMapsOnlyWhereALayerShowsOne) {
 TEST(AttentionSystem, GroupedQueriesDeclareTheirPlaces) {
   const auto& system = attention_declaration("gqa", "");
   EXPECT_EQ(system.place(KnockSlot::q).projection, "q_proj");
-  EXPECT_FALSE(system.place(KnockSlot::q).key_value_heads);
   EXPECT_EQ(system.place(KnockSlot::k).projection, "k_proj");
-  EXPECT_TRUE(system.place(KnockSlot::k).key_value_heads);
   EXPECT_FALSE(system.place(KnockSlot::k).values);
   EXPECT_EQ(system.place(KnockSlot::v).projection, "v_proj");
   EXPECT_TRUE(system.place(KnockSlot::v).values);
@@ -94,6 +92,10 @@ TEST(AttentionSystem, GroupedQueriesDeclareTheirPlaces) {
   config.num_key_value_heads = 3;
   config.head_dim = 16;
   EXPECT_EQ(system.cache_elements(config), 96);
+  EXPECT_EQ(system.context_flops(config), 4.0 * 8 * 16);
+  EXPECT_EQ(system.place(KnockSlot::q).rows(config).heads, 8);
+  EXPECT_EQ(system.place(KnockSlot::k).rows(config).heads, 3);
+  EXPECT_EQ(system.place(KnockSlot::v).rows(config).width, 16);
 }
 
 TEST(AttentionSystem, UnknownNameNamesTheNearest) {

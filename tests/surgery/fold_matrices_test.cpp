@@ -17,14 +17,20 @@ Matrix two(double a, double b, double c, double d) {
 TEST(FoldMatrices, MapAfterAProjectionMultipliesEachHeadFromTheLeft) {
   std::vector<double> weight{1,  2, 3, 4, 5, 6,    // head 0: two rows
                              -1, 0, 1, 2, 2, -3};  // head 1
-  fold_into_rows(weight, two(1, 10, 0, 2), 3);
+  fold_into_rows(weight, {.heads = 2, .width = 2, .stride = 2}, two(1, 10, 0, 2), 3);
   EXPECT_EQ(weight, (std::vector<double>{41, 52, 63, 8, 10, 12, 19, 20, -29, 4, 4, -6}));
 }
 
 TEST(FoldMatrices, BiasIsAWeightWithOneInput) {
   std::vector<double> bias{1, 2, 3, 4};
-  fold_into_rows(bias, two(1, 10, 0, 2), 1);
+  fold_into_rows(bias, {.heads = 2, .width = 2, .stride = 2}, two(1, 10, 0, 2), 1);
   EXPECT_EQ(bias, (std::vector<double>{21, 4, 43, 8}));
+}
+
+TEST(FoldMatrices, RowsThatAreNoHeadsStay) {
+  std::vector<double> bias{1, 2, 3, 9, 4, 5, 6};  // heads are rows 1, 2 and 5, 6
+  fold_into_rows(bias, {.heads = 2, .width = 2, .stride = 4, .begin = 1}, two(1, 10, 0, 2), 1);
+  EXPECT_EQ(bias, (std::vector<double>{1, 32, 6, 9, 4, 65, 12}));
 }
 
 TEST(FoldMatrices, MapBeforeAProjectionMultipliesEachHeadFromTheRight) {
@@ -47,7 +53,7 @@ TEST(FoldMatrices, IdentityChangesNoBit) {
   const std::vector<double> start{0.1, 0.2, 0.3, 0.7, 1e-300, -3};
   std::vector<double> rows = start, columns = start;
   const Matrix identity = Matrix::Identity(2, 2), gate = two(0.1, 0.3, -0.7, 1e-9);
-  fold_into_rows(rows, identity, 3);
+  fold_into_rows(rows, {.heads = 1, .width = 2, .stride = 2}, identity, 3);
   fold_into_columns(columns, identity, 3);
   EXPECT_EQ(rows, start);
   EXPECT_EQ(columns, start);

@@ -1,6 +1,7 @@
-// What an attention system declares as data: where a map may stand, what the cache holds, how the
-// maps fold. Legality checks, cache accounts, folding, help and tests read these declarations; the
-// arithmetic of the same system is in src/modules/attention/.
+// What an attention system declares as data: its tensors, where a map may stand, what the cache
+// holds, how the maps fold, what it costs. The parameter table, legality checks, caches, folding,
+// counts, help and tests read these declarations; the arithmetic of the same system is in
+// src/modules/attention/.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +15,54 @@ namespace kha {
 
 struct ModelConfig;
 
+// A tensor of one layer's attention, the maps apart; its name stands below "self_attn.".
+struct AttentionTensor {
+  std::string name;     // "q_proj"
+  int64_t outputs = 0;  // rows; of a norm, the elements of its gain
+  int64_t inputs = 0;   // 0: a norm
+  bool may_have_bias = false;
+
+  bool is_norm() const { return inputs == 0; }
+};
+
+// Which rows of a projection are heads: `heads` blocks of `width` rows, `stride` rows from one to
+// the next, the first at row `begin`.
+struct HeadRows {
+  int64_t heads = 0;
+  int64_t width = 0;  // of a head, and so of the map's matrices
+  int64_t stride = 0;
+  int64_t begin = 0;
+};
+
 // A slot's legal kinds, the reason against the others, and the projection that its map follows.
 struct KnockPlace {
   KnockSlot slot;
   std::vector<KnockKind> legal;
   std::string reason_otherwise;
-  std::string projection;  // e.g. "q_proj": rows are heads x D; `linear` folds into it
-  bool key_value_heads;    // the projection has H_kv heads, else H
+  std::string projection;  // an AttentionTensor's name: `linear` folds into its rows
+  std::function<HeadRows(const ModelConfig&)> rows;
   bool values;  // attention is linear in what it gives: the last factor folds into o_proj
+};
+
+// What the cache holds of one token in one layer: [heads, width].
+struct CacheTensor {
+  std::string name;
+  int64_t heads = 0;
+  int64_t width = 0;
 };
 
 struct AttentionDeclaration {
   std::string name;
   std::string meaning;
   std::vector<KnockPlace> places;
-  // Elements that the cache holds for one token in one layer.
-  std::function<int64_t(const ModelConfig&)> cache_elements;
+  std::function<std::vector<AttentionTensor>(const ModelConfig&)> tensors;
+  std::function<std::vector<CacheTensor>(const ModelConfig&)> cache;
+  // FLOPs of one query token for each position that it sees, forward, without projections.
+  std::function<double(const ModelConfig&)> context_flops;
 
   const KnockPlace& place(KnockSlot slot) const;
+  // Elements that the cache holds for one token in one layer.
+  int64_t cache_elements(const ModelConfig& config) const;
 };
 
 const std::vector<AttentionDeclaration>& attention_declarations();

@@ -25,13 +25,13 @@ FlopCount flops_per_token(const ModelConfig& c, int64_t sequence_length) {
   const auto& system = attention_declaration(c.attention, "");
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
     for (const KnockPlace& place : system.places) {
-      const double heads = place.key_value_heads ? c.num_key_value_heads : c.num_attention_heads;
+      const HeadRows rows = place.rows(c);
       const double matrices = knock_tensors(c.knocks.at(layer).at(place.slot)).size();
-      count.knock += 2.0 * matrices * heads * c.head_dim * c.head_dim;
+      count.knock += 2.0 * matrices * static_cast<double>(rows.heads * rows.width * rows.width);
     }
   }
   const double attended = (sequence_length + 1) / 2.0;
-  count.forward += c.num_hidden_layers * 4.0 * c.num_attention_heads * c.head_dim * attended;
+  count.forward += c.num_hidden_layers * system.context_flops(c) * attended;
   count.forward += 2.0 * c.vocab_size * c.hidden_size;  // the head, tied or not
   count.forward += count.knock;
   return count;

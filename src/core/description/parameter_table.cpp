@@ -25,30 +25,32 @@ class TableBuilder {
     table_.push_back({std::move(name), std::move(shape), role, init, layer_});
   }
 
-  void add_projection(const std::string& name, int64_t out, int64_t in) {
-    add(name + ".weight", {out, in}, Role::matrix, Init::normal);
-    if (c_.attention_bias) add(name + ".bias", {out}, Role::bias, Init::zeros);
-  }
-
-  void add_knock(KnockSlot slot) {
-    for (const auto& tensor : knock_tensors(c_.knocks.at(layer_).at(slot))) {
+  void add_knock(const KnockPlace& place) {
+    const int64_t width = place.rows(c_).width;
+    for (const auto& tensor : knock_tensors(c_.knocks.at(layer_).at(place.slot))) {
       const Init identity = tensor.starts_at_identity ? Init::identity : Init::zeros;
-      add(knock_name(layer_, slot, tensor.suffix), {c_.head_dim, c_.head_dim}, Role::knock,
+      add(knock_name(layer_, place.slot, tensor.suffix), {width, width}, Role::knock,
           start_ == KnockStart::identity ? identity : Init::normal);
     }
   }
 
+  void add_attention_tensor(const AttentionTensor& tensor) {
+    const std::string name = attention_prefix(layer_) + tensor.name;
+    if (tensor.is_norm()) return add(name + ".weight", {tensor.outputs}, Role::norm, Init::ones);
+    add(name + ".weight", {tensor.outputs, tensor.inputs}, Role::matrix, Init::normal);
+    if (tensor.may_have_bias && c_.attention_bias)
+      add(name + ".bias", {tensor.outputs}, Role::bias, Init::zeros);
+  }
+
+  // Each map stands behind the projection that it follows.
   void add_attention() {
-    const int64_t d = c_.hidden_size;
-    const std::string prefix = attention_prefix(layer_);
-    for (const KnockPlace& place : attention_declaration(c_.attention, "").places) {
-      const int64_t heads = place.key_value_heads ? c_.num_key_value_heads : c_.num_attention_heads;
-      add_projection(prefix + place.projection, heads * c_.head_dim, d);
-      add_knock(place.slot);
+    const auto& system = attention_declaration(c_.attention, "");
+    for (const AttentionTensor& tensor : system.tensors(c_)) {
+      add_attention_tensor(tensor);
+      for (const KnockPlace& place : system.places) {
+        if (place.projection == tensor.name) add_knock(place);
+      }
     }
-    add(prefix + "q_norm.weight", {c_.head_dim}, Role::norm, Init::ones);
-    add(prefix + "k_norm.weight", {c_.head_dim}, Role::norm, Init::ones);
-    add_projection(prefix + "o_proj", d, c_.num_attention_heads * c_.head_dim);
   }
 
   void add_layer() {

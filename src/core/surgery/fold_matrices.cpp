@@ -7,12 +7,13 @@ namespace kha {
 
 using View = Eigen::Map<Matrix>;
 
-void fold_into_rows(std::span<double> weight, const Matrix& map, int64_t inputs) {
-  const int64_t width = map.rows(), head = width * inputs;
-  assert(weight.size() % head == 0);
-  for (double* start = weight.data(); start != weight.data() + weight.size(); start += head) {
-    View w(start, width, inputs);
-    w = (map * w).eval();
+void fold_into_rows(std::span<double> weight, const HeadRows& heads, const Matrix& map,
+                    int64_t inputs) {
+  assert(map.rows() == heads.width);
+  View w(weight.data(), static_cast<int64_t>(weight.size()) / inputs, inputs);
+  for (int64_t head = 0; head < heads.heads; ++head) {
+    auto rows = w.middleRows(heads.begin + head * heads.stride, heads.width);
+    rows = (map * rows).eval();
   }
 }
 

@@ -9,13 +9,16 @@
 #include <cstdint>
 #include <span>
 
+#include "kha/core/attention_system.h"
+
 namespace kha {
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-// The map after a projection: W_h <- M W_h for each head. `weight`: [heads * D, inputs] row-major;
-// a bias is the same with one input.
-void fold_into_rows(std::span<double> weight, const Matrix& map, int64_t inputs);
+// The map after a projection: W_h <- M W_h for each head's rows. `weight`: [rows, inputs]
+// row-major, a bias has one input; rows that belong to no head stay.
+void fold_into_rows(std::span<double> weight, const HeadRows& heads, const Matrix& map,
+                    int64_t inputs);
 
 // The map before a projection: W_h <- W_h M for each head. `weight`: [outputs, heads * D]
 // row-major.

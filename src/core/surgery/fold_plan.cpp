@@ -82,11 +82,7 @@ class Planner {
   void add_edits(int64_t layer, const KnockPlace& place, const MapFold& fold) {
     const std::string prefix = attention_prefix(layer);
     const int64_t width = config_.hidden_size;
-    if (fold.into_projection) {
-      add_rows(prefix + place.projection + ".weight", *fold.into_projection, width);
-      if (config_.attention_bias)
-        add_rows(prefix + place.projection + ".bias", *fold.into_projection, 1);
-    }
+    if (fold.into_projection) add_rows(prefix, place, *fold.into_projection);
     if (fold.into_output) {
       const auto map = std::make_shared<const Matrix>(*fold.into_output);
       plan_.edits[prefix + "o_proj.weight"] = [map, width](std::span<double> weight) {
@@ -100,9 +96,20 @@ class Planner {
     }
   }
 
-  void add_rows(const std::string& name, const Matrix& map, int64_t inputs) {
-    plan_.edits[name] = [map = std::make_shared<const Matrix>(map), inputs](
-                            std::span<double> weight) { fold_into_rows(weight, *map, inputs); };
+  // Two maps may follow one projection, each with rows of its own.
+  void add_rows(const std::string& prefix, const KnockPlace& place, const Matrix& map) {
+    const auto edit = [&](const std::string& name, int64_t inputs) {
+      plan_.edits[name] = [before = plan_.edits[name], map = std::make_shared<const Matrix>(map),
+                           rows = place.rows(config_), inputs](std::span<double> weight) {
+        if (before) before(weight);
+        fold_into_rows(weight, rows, *map, inputs);
+      };
+    };
+    for (const AttentionTensor& tensor : system_.tensors(config_)) {
+      if (tensor.name != place.projection) continue;
+      edit(prefix + tensor.name + ".weight", tensor.inputs);
+      if (tensor.may_have_bias && config_.attention_bias) edit(prefix + tensor.name + ".bias", 1);
+    }
   }
 
   const ModelConfig& config_;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kha/core/model_config.h"
 #include "kha/ops/knock_plan.h"
@@ -15,11 +16,10 @@
 
 namespace kha {
 
-// What the cache holds for a stretch of positions: for GQA keys after map, norm and rotation, and
-// values after their map, both [B, T, H_kv, D]. A decode step maps the new position only.
-struct CacheEntry {
-  at::Tensor keys_BTHD, values_BTHD;
-};
+// What the cache holds for a stretch of positions: one tensor [B, T, heads, width] for each that
+// the system declares (AttentionDeclaration::cache), in that order. A decode step maps the new
+// position only.
+using CacheEntry = std::vector<at::Tensor>;
 
 struct Projected {
   at::Tensor queries_BTHD;

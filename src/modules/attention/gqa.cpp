@@ -34,18 +34,17 @@ class Gqa : public Attention {
   Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first,
                     const PackedLayout* layout) const override {
     return {.queries_BTHD = rotary.norm_and_rotate(q_(x), q_norm_, eps_, first, layout),
-            .entry = {.keys_BTHD = rotary.norm_and_rotate(k_(x), k_norm_, eps_, first, layout),
-                      .values_BTHD = v_(x)}};
+            .entry = {rotary.norm_and_rotate(k_(x), k_norm_, eps_, first, layout), v_(x)}};
   }
 
   at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,
                     const PackedLayout* layout) const override {
     RECORD_USER_SCOPE("kha/attention core");
+    const at::Tensor &keys = cache[0], &values = cache[1];
     if (layout && !layout->lengths.empty()) {
-      return causal_attention_by_document(queries, cache.keys_BTHD, cache.values_BTHD,
-                                          layout->lengths);
+      return causal_attention_by_document(queries, keys, values, layout->lengths);
     }
-    return causal_attention(queries, cache.keys_BTHD, cache.values_BTHD);
+    return causal_attention(queries, keys, values);
   }
 
   at::Tensor aggregate(const at::Tensor& heads) const override {
