@@ -1,6 +1,7 @@
 #include "cli/synthetic_corpus.h"
 
 #include <random>
+#include <span>
 #include <vector>
 
 #include "kha/core/temporary_folder.h"
@@ -10,14 +11,14 @@ namespace {
 
 void write_random_ids(const std::filesystem::path& file, int64_t vocabulary, int64_t tokens,
                       uint64_t seed) {
-  const std::vector<int64_t> lengths{tokens};
-  TokenShardWriter writer(file, {.vocab_size = vocabulary, .document_lengths = lengths});
+  TokenShardWriter writer(file, {.vocab_size = vocabulary});
   std::mt19937_64 generator(seed);
   std::vector<int64_t> ids(static_cast<size_t>(tokens));
   // The bias of the remainder is below 2^-40 for any vocabulary.
   for (int64_t& id : ids)
     id = static_cast<int64_t>(generator() % static_cast<uint64_t>(vocabulary));
-  writer.write(ids);
+  writer.write(std::span<const int64_t>(ids));
+  writer.end_document();
   writer.finish();
 }
 

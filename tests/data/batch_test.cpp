@@ -17,9 +17,13 @@ class BatchTest : public TextFiles {
   TokenShard shard(const std::vector<std::int64_t>& lengths) const {
     std::vector<std::int64_t> ids(std::accumulate(lengths.begin(), lengths.end(), 0));
     std::iota(ids.begin(), ids.end(), 0);
-    TokenShardWriter writer(path("x.tokens"),
-                            {.vocab_size = 100, .tokenizer_hash = 1, .document_lengths = lengths});
-    writer.write(ids);
+    TokenShardWriter writer(path("x.tokens"), {.vocab_size = 100, .tokenizer_hash = 1});
+    std::span<const std::int64_t> rest(ids);
+    for (const std::int64_t length : lengths) {
+      writer.write(rest.first(length));
+      writer.end_document();
+      rest = rest.subspan(length);
+    }
     writer.finish();
     return TokenShard::open(path("x.tokens"), 1);
   }
@@ -75,6 +79,32 @@ TEST_F(BatchTest, FillingAgainLeavesNothingOfBefore) {
   EXPECT_THAT(batch.inputs, ElementsAre(0, 0));
   EXPECT_THAT(batch.documents, ElementsAre(0, -1));
   EXPECT_EQ(batch.counted_targets, 1);
+}
+
+TEST_F(BatchTest, SegmentsAndPositionsBeginAnewWithEachDocumentOfTheRow) {
+  Batch batch;
+  const std::vector<Window> rows = {{1, 6}, {5, 4}};
+  fill_batch(shard({3, 1, 2, 4}), rows, 6, BoundaryTargets::counted, batch);
+  // Tokens 1 and 2 are the rest of a document: its first token is not in the row.
+  EXPECT_THAT(batch.segments, ElementsAre(0, 0, 1, 2, 2, 3, 0, 1, 1, 1, -1, -1));
+  EXPECT_THAT(batch.positions, ElementsAre(0, 1, 0, 0, 1, 0, 0, 0, 1, 2, 0, 0));
+}
+
+TEST_F(BatchTest, TargetsOfAPromptAreNotCounted) {
+  TokenShardWriter writer(path("p.tokens"), {.vocab_size = 100, .tokenizer_hash = 1});
+  const std::vector<std::int64_t> ids = {1, 2, 3, 4};
+  for (const std::int64_t prompt : {2, 0}) {
+    writer.write(ids);
+    writer.end_document(prompt);
+  }
+  writer.finish();
+  const TokenShard shard = TokenShard::open(path("p.tokens"), 1);
+  Batch batch;
+  fill_batch(shard, std::vector<Window>{{0, 7}}, 7, BoundaryTargets::counted, batch);
+  EXPECT_THAT(batch.counted, ElementsAre(0, 1, 1, 1, 1, 1, 1));
+  EXPECT_EQ(batch.counted_targets, 6);
+  fill_batch(shard, std::vector<Window>{{0, 7}}, 7, BoundaryTargets::left_out, batch);
+  EXPECT_THAT(batch.counted, ElementsAre(0, 1, 1, 0, 1, 1, 1));
 }
 
 }  // namespace

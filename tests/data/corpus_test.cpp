@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "data/pair_tokenizer.h"
 #include "data/text_files.h"
 #include "kha/core/byte_tokenizer.h"
 
@@ -126,7 +127,6 @@ TEST_F(CorpusTest, RefusesASplitUnderOneWindow) {
                     HasSubstr("raise the validation share")));
   EXPECT_THAT(refusal(options(0.999)),
               AllOf(HasSubstr("training split"), HasSubstr("lower the validation share")));
-  EXPECT_FALSE(fs::exists(path("cache")));
 }
 
 TEST_F(CorpusTest, RefusesAShareOutsideZeroToOne) {
@@ -134,6 +134,58 @@ TEST_F(CorpusTest, RefusesAShareOutsideZeroToOne) {
   EXPECT_THAT(refusal(options(5)), AllOf(HasSubstr("validation share"), HasSubstr("write 0.05")));
   EXPECT_THAT(refusal(options(-0.1)), HasSubstr("found:    -0.1"));
   EXPECT_THAT(refusal(options(std::nan(""))), HasSubstr("nan"));
+}
+
+// What a document becomes is known only when it is tokenised.
+TEST_F(CorpusTest, AnyTokenizerMayPrepare) {
+  for (const std::int64_t vocab : {std::int64_t{600}, std::int64_t{70000}}) {
+    const PairTokenizer pairs(vocab);
+    add("text/a.txt", "aabb");
+    add("text/b.txt", "~~~");
+    add("text/c.txt", std::string(2 * 65536, 'c') + "d");
+    add("text/d.txt", "xyz");
+    CorpusOptions with_pairs = options(0);
+    with_pairs.tokenizer = std::make_shared<PairTokenizer>(vocab);
+    const Corpus corpus = prepare_corpus(with_pairs);
+    const TokenShard& shard = corpus.train;
+    ASSERT_EQ(shard.documents(), 3);
+    EXPECT_EQ(shard.id_width(), vocab > 65536 ? 4 : 2);
+    EXPECT_EQ(shard.document_end(0), 3);  // aa bb end
+    EXPECT_EQ(shard.document_end(1), 3 + 65538);
+    EXPECT_EQ(shard.document_end(2), 3 + 65538 + 4);
+    EXPECT_EQ(shard.token(2), vocab - 1);
+    EXPECT_EQ(shard.token(0), 256 + 'a');
+    EXPECT_EQ(corpus.summary.empty_documents, 1);
+    EXPECT_EQ(corpus.summary.train.bytes, 4 + 3 + 131073 + 3);
+    EXPECT_EQ(corpus.summary.train.tokens, shard.tokens());
+    shard.check_checksum();
+    fs::remove_all(path("cache"));
+  }
+}
+
+TEST_F(CorpusTest, AnotherTokenizerIsAnotherCache) {
+  add_documents(0, 50);
+  CorpusOptions with_pairs = options(0.3);
+  with_pairs.tokenizer = std::make_shared<PairTokenizer>();
+  EXPECT_NE(prepare_corpus(with_pairs).summary.folder, prepare_corpus(options(0.3)).summary.folder);
+}
+
+// Documents beyond what is tokenised at once are cut where a line ends, and stay one document.
+TEST_F(CorpusTest, LongDocumentsAreOneDocument) {
+  std::string large;
+  for (int i = 0; large.size() < 9'500'000; ++i) large += text(i) + "\n";
+  add("text/a.txt", "before");
+  add("text/b.txt", large);
+  add("text/c.txt", "behind");
+  const Corpus bytes = prepare_corpus(options(0));
+  ASSERT_EQ(bytes.train.documents(), 3);
+  EXPECT_EQ(decode(bytes.train, 1), large);
+  EXPECT_EQ(decode(bytes.train, 2), "behind");
+  CorpusOptions with_pairs = options(0);
+  with_pairs.tokenizer = std::make_shared<PairTokenizer>();
+  const Corpus pairs = prepare_corpus(with_pairs);
+  EXPECT_EQ(pairs.train.document_end(1) - pairs.train.document_begin(1),
+            static_cast<std::int64_t>(PairTokenizer().encode(large).size()) + 1);
 }
 
 TEST_F(CorpusTest, ReusesACompleteCacheAndRedoesAnotherOne) {
@@ -203,17 +255,19 @@ TEST_F(CorpusTest, OneOfSeveralAtOnceWritesAndTheOthersUseItsShards) {
 
 TEST_F(CorpusTest, TextThatChangesWhileItIsReadIsRefused) {
   add_documents(0, 50);
+  // The fingerprint is taken of all files before the first is read again.
   const auto refusal_when_replaced_by = [&](const std::string& contents) {
     return message_of([&] {
-      prepare_corpus(options(0), [&](CorpusStage stage, std::uint64_t, std::uint64_t) {
-        if (stage == CorpusStage::writing) add(name(9), contents);
+      prepare_corpus(options(0), [&](CorpusStage, std::uint64_t bytes, std::uint64_t) {
+        if (bytes > 1000) add(name(0), contents);
       });
     });
   };
-  std::string as_long = text(9);
+  std::string as_long = text(0);
   as_long.back() = 'x';
   EXPECT_THAT(refusal_when_replaced_by(as_long),
-              AllOf(HasSubstr("text changed while it was read"), HasSubstr(name(9))));
+              AllOf(HasSubstr("text changed while it was read"), HasSubstr(name(0))));
+  add(name(0), text(0));
   EXPECT_THAT(refusal_when_replaced_by("short"), HasSubstr("text changed while it was read"));
 }
 

@@ -23,10 +23,14 @@ class TokenShardTest : public TextFiles {
   fs::path write(const std::vector<std::int64_t>& lengths, std::int64_t vocab_size = 257) const {
     std::vector<std::int64_t> ids(std::accumulate(lengths.begin(), lengths.end(), 0));
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i) % vocab_size;
-    TokenShardWriter writer(
-        path("x.tokens"),
-        {.vocab_size = vocab_size, .tokenizer_hash = tokenizer, .document_lengths = lengths});
-    writer.write(ids);
+    TokenShardWriter writer(path("x.tokens"),
+                            {.vocab_size = vocab_size, .tokenizer_hash = tokenizer});
+    std::span<const std::int64_t> rest(ids);
+    for (const std::int64_t length : lengths) {
+      writer.write(rest.first(length));
+      writer.end_document();
+      rest = rest.subspan(length);
+    }
     writer.finish();
     return path("x.tokens");
   }
@@ -62,21 +66,58 @@ TEST_F(TokenShardTest, GivesBackWhatWasWritten) {
 
 TEST_F(TokenShardTest, LayoutIsAsDocumented) {
   const std::string bytes = read_file(write({3, 1}));
-  ASSERT_EQ(bytes.size(), 128u + 4 * 2);  // 48 + 3 offsets, up to a multiple of 64; ids of 2 bytes
+  ASSERT_EQ(bytes.size(), 64u + 4 * 2 + 3 * 8 + 56);  // header, ids of 2 bytes, offsets, footer
   EXPECT_EQ(bytes.substr(0, 8), "KHATOKEN");
-  EXPECT_EQ(bytes.substr(8, 8), std::string("\1\0\0\0\2\0\0\0", 8));
-  EXPECT_EQ(bytes.substr(48, 8), std::string(8, '\0'));
-  EXPECT_EQ(bytes.substr(56, 16), std::string("\3\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0", 16));
-  EXPECT_EQ(bytes.substr(128), std::string("\0\0\1\0\2\0\3\0", 8));
+  EXPECT_EQ(bytes.substr(8, 8), std::string("\2\0\0\0\2\0\0\0", 8));
+  EXPECT_EQ(bytes.substr(64, 8), std::string("\0\0\1\0\2\0\3\0", 8));
+  EXPECT_EQ(bytes.substr(72, 8), std::string(8, '\0'));
+  EXPECT_EQ(bytes.substr(80, 16), std::string("\3\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0", 16));
+  EXPECT_EQ(bytes.substr(96, 24),
+            std::string("\4\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24));
+  EXPECT_EQ(bytes.substr(144), "KHATOEND");
 }
 
 TEST_F(TokenShardTest, StoresLargeVocabulariesInFourBytes) {
+  constexpr std::size_t rest = 64 + 2 * 8 + 56;
   write({70000}, 65536);
-  EXPECT_EQ(fs::file_size(path("x.tokens")), 64u + 70000 * 2);
+  EXPECT_EQ(fs::file_size(path("x.tokens")), rest + 70000 * 2);
   const TokenShard shard = TokenShard::open(write({70000}, 65537), tokenizer);
-  EXPECT_EQ(fs::file_size(path("x.tokens")), 64u + 70000 * 4);
+  EXPECT_EQ(fs::file_size(path("x.tokens")), rest + 70000 * 4);
   EXPECT_EQ(shard.token(65536), 65536);
   EXPECT_EQ(shard.token(65537), 0);
+}
+
+TEST_F(TokenShardTest, KeepsThePromptOfEachDocument) {
+  TokenShardWriter writer(path("p.tokens"), {.vocab_size = 10, .tokenizer_hash = tokenizer});
+  const std::vector<std::int64_t> ids = {1, 2, 3};
+  for (const std::int64_t prompt : {0, 2, 3}) {
+    writer.write(ids);
+    writer.end_document(prompt);
+  }
+  writer.finish();
+  const TokenShard shard = TokenShard::open(path("p.tokens"), tokenizer);
+  EXPECT_TRUE(shard.has_prompts());
+  EXPECT_EQ(shard.prompt_tokens(0), 0);
+  EXPECT_EQ(shard.prompt_tokens(1), 2);
+  EXPECT_EQ(shard.prompt_tokens(2), 3);
+  EXPECT_FALSE(TokenShard::open(write({3}), tokenizer).has_prompts());
+}
+
+TEST_F(TokenShardTest, AShardMayBeEmpty) {
+  const TokenShard shard = TokenShard::open(write({}), tokenizer);
+  EXPECT_EQ(shard.tokens(), 0);
+  EXPECT_EQ(shard.documents(), 0);
+  shard.check_checksum();
+}
+
+TEST_F(TokenShardTest, TheChecksumSeesEveryChangedId) {
+  TokenShard::open(write({10000}), tokenizer).check_checksum();
+  std::string bytes = read_file(path("x.tokens"));
+  bytes[64 + 2 * 9000] ^= 1;  // another id of the vocabulary
+  const TokenShard changed = TokenShard::open(add("changed.tokens", bytes), tokenizer);
+  changed.check_all_ids();
+  EXPECT_THAT(message_of([&] { changed.check_checksum(); }),
+              AllOf(HasSubstr("damaged"), HasSubstr("changed.tokens"), HasSubstr("checksum")));
 }
 
 TEST_F(TokenShardTest, KeepsDocumentBoundariesBeyond16Bits) {
@@ -141,22 +182,50 @@ TEST_F(TokenShardTest, RefusesAnotherTokenizer) {
 
 TEST_F(TokenShardTest, RefusesDamagedHeaders) {
   write({3, 4});
-  constexpr auto huge = ~std::uint64_t{0};
   EXPECT_THAT(
       refusal_after(8, std::uint32_t{7}),
-      AllOf(HasSubstr("another version"), HasSubstr("expected: 1"), HasSubstr("found:    7")));
+      AllOf(HasSubstr("another version"), HasSubstr("expected: 2"), HasSubstr("found:    7")));
   EXPECT_THAT(refusal_after(12, std::uint32_t{3}),
               AllOf(HasSubstr("byte 12"), HasSubstr("id type")));
-  EXPECT_THAT(refusal_after(16, huge), AllOf(HasSubstr("byte 16"), HasSubstr("vocabulary")));
-  for (const std::uint64_t count : {huge, huge / 2, huge / 8, std::uint64_t{6}}) {
-    EXPECT_THAT(refusal_after(32, count), HasSubstr("damaged"));
-    EXPECT_THAT(refusal_after(40, count), HasSubstr("damaged"));
+  EXPECT_THAT(refusal_after(16, ~std::uint64_t{0}),
+              AllOf(HasSubstr("byte 16"), HasSubstr("vocabulary")));
+}
+
+// Every byte that is not an id: what no other check sees, a checksum does.
+TEST_F(TokenShardTest, SeesEveryChangedByteOutsideTheIds) {
+  const std::string bytes = read_file(write({3, 4}));
+  constexpr std::size_t ids_end = 64 + 7 * 2;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (i >= 64 && i < ids_end + 2) continue;  // ids, and the zeros behind them
+    std::string changed = bytes;
+    changed[i] ^= 0x40;
+    EXPECT_THAT(refusal_of(changed), testing::Not("")) << i;
   }
-  for (const std::uint64_t offset : {huge, std::uint64_t{0}, std::uint64_t{8}}) {
-    EXPECT_THAT(refusal_after(56, offset), HasSubstr("from 0 to 7")) << offset;
+}
+
+// A file whose checksums are right can still have been made wrong.
+TEST_F(TokenShardTest, RefusesOffsetsThatDoNotRise) {
+  const std::string bytes = read_file(write({3, 4}));
+  const auto with_offset = [&](std::size_t index, std::uint64_t offset) {
+    std::string changed = bytes;
+    std::memcpy(changed.data() + 80 + 8 * index, &offset, 8);
+    const auto at = [&](std::size_t begin, std::size_t count) {
+      return std::as_bytes(std::span<const char>(changed)).subspan(begin, count);
+    };
+    const std::uint64_t tables = xxh3_64(at(80, 24));
+    std::memcpy(changed.data() + 104 + 32, &tables, 8);
+    ChecksumStream ends;
+    ends.update(at(0, 64));
+    ends.update(at(104, 40));
+    const std::uint64_t digest = ends.digest();
+    std::memcpy(changed.data() + 144, &digest, 8);
+    return refusal_of(changed);
+  };
+  for (const std::uint64_t offset : {~std::uint64_t{0}, std::uint64_t{0}, std::uint64_t{8}}) {
+    EXPECT_THAT(with_offset(1, offset), HasSubstr("from 0 to 7")) << offset;
   }
-  EXPECT_THAT(refusal_after(48, std::uint64_t{1}), HasSubstr("offset 0 is 1"));
-  EXPECT_THAT(refusal_after(64, std::uint64_t{6}), HasSubstr("offset 2 is 6"));
+  EXPECT_THAT(with_offset(0, 1), HasSubstr("offset 0 is 1"));
+  EXPECT_THAT(with_offset(2, 6), HasSubstr("offset 2 is 6"));
 }
 
 TEST_F(TokenShardTest, RefusesEveryOtherLength) {
@@ -164,22 +233,22 @@ TEST_F(TokenShardTest, RefusesEveryOtherLength) {
   for (std::size_t length = 8; length < bytes.size(); ++length) {
     EXPECT_THAT(refusal_of(bytes.substr(0, length)), HasSubstr("damaged")) << length;
   }
-  EXPECT_THAT(
-      refusal_of(bytes + "x"),
-      AllOf(HasSubstr("142 bytes: 2 documents and 7 ids of 2 bytes"), HasSubstr("143 bytes")));
+  EXPECT_THAT(refusal_of(bytes + "x"), HasSubstr("damaged"));
+  std::string longer = bytes;
+  longer.insert(80, 8, '\0');
+  EXPECT_THAT(refusal_of(longer), AllOf(HasSubstr("160 bytes: 2 documents and 7 ids of 2 bytes"),
+                                        HasSubstr("168 bytes")));
 }
 
-TEST_F(TokenShardTest, WriterRefusesWhatWasNotPlanned) {
-  const std::vector<std::int64_t> lengths = {2, 3}, four(4), six(6);
-  const TokenShardPlan plan{.vocab_size = 10, .tokenizer_hash = 1, .document_lengths = lengths};
-  TokenShardWriter writer(path("w.tokens"), plan);
-  const std::vector<std::int64_t> bad = {1, 10};
-  EXPECT_THAT(message_of([&] { writer.write(bad); }),
-              AllOf(HasSubstr("outside the vocabulary"), HasSubstr("token 1"), HasSubstr("10")));
-  writer.write(four);
-  EXPECT_THAT(message_of([&] { writer.finish(); }),
-              AllOf(HasSubstr("5 tokens"), HasSubstr("4"), HasSubstr("text changed")));
-  EXPECT_THAT(message_of([&] { writer.write(four); }), HasSubstr("at least 8"));
+TEST_F(TokenShardTest, WriterRefusesIdsOutsideTheVocabulary) {
+  TokenShardWriter writer(path("w.tokens"), {.vocab_size = 10, .tokenizer_hash = 1});
+  writer.write(std::vector<std::int64_t>{1, 9});
+  for (const std::int64_t bad : {std::int64_t{10}, std::int64_t{-1}}) {
+    const std::vector<std::int64_t> ids = {1, bad};
+    EXPECT_THAT(message_of([&] { writer.write(ids); }),
+                AllOf(HasSubstr("outside the vocabulary"), HasSubstr("token 3"),
+                      HasSubstr(std::to_string(bad))));
+  }
   EXPECT_FALSE(fs::exists(path("w.tokens")));
 }
 

@@ -15,7 +15,7 @@ namespace kha {
 enum class BoundaryTargets { left_out, counted };
 
 // All arrays are [rows, context], row-major. A row whose window is shorter than `context` ends in
-// padding: inputs and targets 0, counted 0, documents -1.
+// padding: inputs, targets and positions 0, counted 0, documents and segments -1.
 struct Batch {
   std::int64_t rows = 0;
   std::int64_t context = 0;
@@ -23,13 +23,15 @@ struct Batch {
   std::vector<std::int64_t> targets;
   std::vector<std::uint8_t> counted;    // 1 where the target counts in the loss
   std::vector<std::int64_t> documents;  // index in the shard of the target's document
-  // Of the inputs: which document's part of the row, and the place in it, from 0.
+  // Of the inputs: which document of the row a token belongs to, from 0, and its place in it; both
+  // begin anew in every row. Document masks keep attention within a segment.
   std::vector<std::int64_t> segments;
   std::vector<std::int64_t> positions;
   std::int64_t counted_targets = 0;  // sum of `counted`
 };
 
-// Fills `batch`, reusing its memory, with one row a window. The windows must lie in the shard and
+// Fills `batch`, reusing its memory, with one row a window. Targets within a document's prompt are
+// never counted. The windows must lie in the shard and
 // have at most `context` targets. Throws Error for an id outside the shard's vocabulary.
 void fill_batch(const TokenShard& shard, std::span<const Window> windows, std::int64_t context,
                 BoundaryTargets boundary, Batch& batch);

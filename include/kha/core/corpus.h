@@ -1,8 +1,12 @@
 // Text prepared for training: read, split by document, tokenised, kept in a cache folder.
 //
-// A token shard of the byte tokenizer holds each document's bytes and then the end mark. A document
-// is held out for validation by a hash of (split seed, relative path), so that adding files moves
-// no other document to the other side.
+// A token shard holds each document's ids and then the tokenizer's end mark, where it has one. A
+// document is held out for validation by a hash of (split seed, relative path), and of its line
+// where a file holds many, so that adding files moves no other document to the other side.
+//
+// A document over 4 MiB is tokenised in pieces, cut where a line ends and a letter follows: exact
+// for bytes and for byte-level tokenizers, whose patterns part there too. Other tokenizers may give
+// a few other ids at the cuts.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +32,14 @@ struct CorpusOptions {
   std::filesystem::path cache_dir;   // made where it is missing
   std::string expected_fingerprint;  // of an earlier run; empty expects nothing
   std::int64_t context = 0;          // each split must fill one window of context + 1 tokens
+  unsigned threads = 0;              // that tokenise; 0: one a core
 };
 
 struct SplitSummary {
   std::int64_t documents = 0;
-  std::int64_t tokens = 0;  // bytes, and one end mark a document
-  std::int64_t bytes = 0;
+  std::int64_t tokens = 0;  // end marks included
+  std::int64_t bytes = 0;   // of text
+  bool operator==(const SplitSummary&) const = default;
 };
 
 struct CorpusSummary {
@@ -42,6 +48,7 @@ struct CorpusSummary {
   SplitSummary train;
   SplitSummary validation;
   SkippedFiles skipped;
+  std::int64_t empty_documents = 0;  // blanks only, or nothing that became a token: left out
   double validation_share = 0;
   std::uint64_t split_seed = 0;
   std::filesystem::path folder;  // of the shards
@@ -67,10 +74,12 @@ using CorpusProgress =
     std::function<void(CorpusStage stage, std::uint64_t bytes_done, std::uint64_t total)>;
 
 // Reads the text once for its fingerprint, then opens cache_dir/KEY, or writes it when it is not
-// complete: train.tokens, validation.tokens, and summary.json last. Of several processes that want
-// the same folder, one writes and the others wait. Throws Error as collect_text(); when the share
-// is outside [0, 1); when the text, or one split of it, is under one window; when the folder cannot
-// be written.
+// complete: train.tokens, validation.tokens, and summary.json last. Until then finished parts of
+// about 32 MiB of text lie in its folder `parts`: an interrupted preparation goes on behind them,
+// and ends with the same bytes. Neither threads nor interruptions change a byte. Of several
+// processes that want the same folder, one writes and the others wait. Throws Error as
+// collect_text(); when the share is outside [0, 1); when the text, or one split of it, is under one
+// window; when the folder cannot be written.
 Corpus prepare_corpus(const CorpusOptions& options, const CorpusProgress& progress = {});
 
 // The summary as JSON, as written to summary.json, ending in a newline.

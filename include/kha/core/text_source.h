@@ -1,8 +1,9 @@
-// Text and source files as documents: which files, in which order, and a fingerprint of it all.
+// Data files: which files, in which order, and a fingerprint of it all.
 //
-// A document is known by its relative path: the path below the folder it was found in, or the plain
-// file name of a file named itself. Documents are ordered by these paths bytewise, so order and
-// fingerprint are the same on every machine and wherever the folders lie.
+// A file is known by its relative path: the path below the folder it was found in, or the plain
+// file name of a file named itself. Files are ordered by these paths bytewise, so order and
+// fingerprint are the same on every machine and wherever the folders lie. Plain text is one
+// document a file; other forms, told by the file's name, hold many.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,28 @@
 
 namespace kha {
 
+enum class FileContent {
+  text,     // the file is one document
+  lines,    // JSON lines, a document each
+  parquet,  // rows, a document each
+  shard,    // ids with kha's header (kha/core/token_shard.h)
+  raw_ids,  // ids of two or four bytes, without a header
+};
+
+enum class Compression { none, gzip, zstd };
+
+struct FileFormat {
+  FileContent content = FileContent::text;
+  Compression compression = Compression::none;
+  bool operator==(const FileFormat&) const = default;
+};
+
 struct TextDocument {
   std::string relative_path;
   std::filesystem::path file;
-  std::uint64_t size = 0;  // bytes, at least 1
-  Checksum128 contents;    // XXH3-128
+  std::uint64_t size = 0;  // bytes of the file, at least 1
+  Checksum128 contents;    // XXH3-128 of the file
+  FileFormat format = {};
 };
 
 // Files of the folders that did not become documents.

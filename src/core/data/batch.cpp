@@ -15,8 +15,51 @@ void resize(Batch& batch, std::int64_t rows, std::int64_t context) {
   batch.targets.assign(size, 0);
   batch.counted.assign(size, 0);
   batch.documents.assign(size, -1);
-  batch.segments.assign(size, 0);
+  batch.segments.assign(size, -1);
   batch.positions.assign(size, 0);
+}
+
+// The document of a place that moves forward through the shard.
+class DocumentCursor {
+ public:
+  DocumentCursor(const TokenShard& shard, std::int64_t position)
+      : shard_(shard), document_(shard.document_of(position)) {}
+
+  // `position` is at most one further than the last one.
+  void move_to(std::int64_t position) {
+    if (position == shard_.document_end(document_)) ++document_;
+    place_ = position - shard_.document_begin(document_);
+  }
+  std::int64_t document() const { return document_; }
+  std::int64_t place() const { return place_; }  // in the document
+
+ private:
+  const TokenShard& shard_;
+  std::int64_t document_;
+  std::int64_t place_ = 0;
+};
+
+void fill_targets(const TokenShard& shard, const Window& window, BoundaryTargets boundary,
+                  std::int64_t row_begin, Batch& batch) {
+  DocumentCursor cursor(shard, window.begin + 1);
+  for (std::int64_t i = 0; i < window.targets; ++i) {
+    cursor.move_to(window.begin + 1 + i);
+    const bool wanted = cursor.place() > 0 || boundary == BoundaryTargets::counted;
+    const bool given = cursor.place() < shard.prompt_tokens(cursor.document());
+    batch.documents[row_begin + i] = cursor.document();
+    batch.counted[row_begin + i] = wanted && !given;
+  }
+}
+
+void fill_segments(const TokenShard& shard, const Window& window, std::int64_t row_begin,
+                   Batch& batch) {
+  DocumentCursor cursor(shard, window.begin);
+  const std::int64_t first = cursor.document();
+  for (std::int64_t i = 0; i < window.targets; ++i) {
+    cursor.move_to(window.begin + i);
+    batch.segments[row_begin + i] = cursor.document() - first;
+    batch.positions[row_begin + i] = std::min(i, cursor.place());
+  }
 }
 
 void fill_row(const TokenShard& shard, const Window& window, BoundaryTargets boundary,
@@ -24,30 +67,8 @@ void fill_row(const TokenShard& shard, const Window& window, BoundaryTargets bou
   assert(window.targets >= 1 && window.targets <= batch.context);
   shard.copy(window.begin, window.targets, batch.inputs.data() + row_begin);
   shard.copy(window.begin + 1, window.targets, batch.targets.data() + row_begin);
-  std::int64_t document = shard.document_of(window.begin + 1);
-  for (std::int64_t i = 0; i < window.targets; ++i) {
-    const std::int64_t position = window.begin + 1 + i;
-    if (position == shard.document_end(document)) ++document;
-    const bool starts_document = position == shard.document_begin(document);
-    batch.documents[row_begin + i] = document;
-    batch.counted[row_begin + i] = !starts_document || boundary == BoundaryTargets::counted;
-  }
-}
-
-// A document that began before the row has its first token here at position 0 too: what stood
-// before is not seen. Padding goes on in the last document's part.
-void fill_places(const TokenShard& shard, const Window& window, std::int64_t row_begin,
-                 Batch& batch) {
-  std::int64_t segment = 0, place = 0, document = shard.document_of(window.begin);
-  for (std::int64_t i = 0; i < batch.context; ++i, ++place) {
-    if (i < window.targets && window.begin + i == shard.document_end(document)) {
-      ++document;
-      ++segment;
-      place = 0;
-    }
-    batch.segments[row_begin + i] = segment;
-    batch.positions[row_begin + i] = place;
-  }
+  fill_targets(shard, window, boundary, row_begin, batch);
+  fill_segments(shard, window, row_begin, batch);
 }
 
 }  // namespace
@@ -56,9 +77,7 @@ void fill_batch(const TokenShard& shard, std::span<const Window> windows, std::i
                 BoundaryTargets boundary, Batch& batch) {
   resize(batch, static_cast<std::int64_t>(windows.size()), context);
   for (std::size_t row = 0; row < windows.size(); ++row) {
-    const auto row_begin = static_cast<std::int64_t>(row) * context;
-    fill_row(shard, windows[row], boundary, row_begin, batch);
-    fill_places(shard, windows[row], row_begin, batch);
+    fill_row(shard, windows[row], boundary, static_cast<std::int64_t>(row) * context, batch);
   }
   batch.counted_targets =
       std::accumulate(batch.counted.begin(), batch.counted.end(), std::int64_t{0});

@@ -10,7 +10,6 @@
 #include "kha/core/error.h"
 
 namespace kha {
-namespace {
 
 void check_share(double share) {
   if (share >= 0 && share < 1) return;
@@ -22,22 +21,20 @@ void check_share(double share) {
         .next = share > 1 && share < 100 ? fmt::format("write {}", share / 100) : ""});
 }
 
-bool is_held_out(const std::string& relative_path, const CorpusOptions& options) {
+bool is_held_out(const std::string& relative_path, std::uint64_t line,
+                 const CorpusOptions& options) {
   ChecksumStream hash;
   hash.update(std::as_bytes(std::span(&options.split_seed, 1)));
   hash.update(std::as_bytes(std::span(relative_path)));
+  if (line > 0) {
+    hash.update(std::as_bytes(std::span("", 1)));  // no path has a NUL byte
+    hash.update(std::as_bytes(std::span(&line, 1)));
+  }
   // Exact: the share is only moved by a power of two, and stays below 2^64.
   return hash.digest() < static_cast<std::uint64_t>(std::ldexp(options.validation_share, 64));
 }
 
-void add(Split& split, const TextDocument& document) {
-  const auto bytes = static_cast<std::int64_t>(document.size);
-  split.documents.push_back(&document);
-  split.lengths.push_back(bytes + 1);
-  ++split.summary.documents;
-  split.summary.bytes += bytes;
-  split.summary.tokens += bytes + 1;
-}
+namespace {
 
 std::string needed(std::int64_t context) {
   return fmt::format("at least {} tokens: one window of context {} and one token more", context + 1,
@@ -49,7 +46,6 @@ void check_whole(std::int64_t tokens, std::int64_t documents, std::int64_t conte
   fail({.what = "the whole text is shorter than one window",
         .expected = needed(context),
         .found = fmt::format("{} tokens in {} documents", tokens, documents),
-        .cause = "one byte is one token, and every document ends in one more",
         .next = fmt::format("add text, or set the context to {} or less", tokens - 1)});
 }
 
@@ -79,20 +75,14 @@ void check_side(const char* name, const char* change_of_share, const SplitSummar
 
 }  // namespace
 
-HeldOutSplit split_documents(const std::vector<TextDocument>& documents,
-                             const CorpusOptions& options) {
-  check_share(options.validation_share);
-  HeldOutSplit split;
-  for (const TextDocument& document : documents) {
-    add(is_held_out(document.relative_path, options) ? split.validation : split.train, document);
-  }
-  const auto count = static_cast<std::int64_t>(documents.size());
-  check_whole(split.train.summary.tokens + split.validation.summary.tokens, count, options.context);
+void check_sizes(const CorpusSummary& summary, const CorpusOptions& options) {
+  const SplitSummary &train = summary.train, &validation = summary.validation;
+  const std::int64_t documents = train.documents + validation.documents;
+  check_whole(train.tokens + validation.tokens, documents, options.context);
   if (options.validation_share > 0) {
-    check_side("validation", "raise", split.validation.summary, count, options);
+    check_side("validation", "raise", validation, documents, options);
   }
-  check_side("training", "lower", split.train.summary, count, options);
-  return split;
+  check_side("training", "lower", train, documents, options);
 }
 
 }  // namespace kha

@@ -1,27 +1,21 @@
-// Which documents train and which are held out, and whether both sides are large enough.
+// Which documents are held out, and whether both sides are large enough.
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <string>
 
 #include "kha/core/corpus.h"
 
 namespace kha {
 
-struct Split {
-  std::vector<const TextDocument*> documents;
-  std::vector<std::int64_t> lengths;  // tokens of each
-  SplitSummary summary;
-};
+// Throws Error when the share is outside [0, 1).
+void check_share(double share);
 
-struct HeldOutSplit {
-  Split train;
-  Split validation;
-};
+// By a hash of the split seed, the file's relative path and, where it is not 0, the line.
+bool is_held_out(const std::string& relative_path, std::uint64_t line,
+                 const CorpusOptions& options);
 
-// The documents must outlive the result. Throws Error when the share is outside [0, 1), or a side,
-// or everything, is under one window of context + 1 tokens.
-HeldOutSplit split_documents(const std::vector<TextDocument>& documents,
-                             const CorpusOptions& options);
+// Throws Error when a side, or everything, is under one window of context + 1 tokens.
+void check_sizes(const CorpusSummary& summary, const CorpusOptions& options);
 
 }  // namespace kha

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "core/data/file_format.h"
 #include "core/data/file_list.h"
 #include "core/store/file_errors.h"
 #include "kha/core/error.h"
@@ -27,13 +28,15 @@ bool is_blank(std::string_view piece) {
   return piece.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos;
 }
 
-Reading read_document(const std::filesystem::path& file, const ReadProgress& progress,
+// Only plain text can be judged by its bytes; of the other forms the documents are, when they are
+// read.
+Reading read_document(const std::filesystem::path& file, bool plain, const ReadProgress& progress,
                       std::uint64_t bytes_before) {
   Reading reading;
   ChecksumStream128 checksum;
   read_in_pieces(file, [&](std::string_view piece) {
-    if (reading.kind == Kind::empty && !is_blank(piece)) reading.kind = Kind::text;
-    const std::size_t nul = piece.find('\0');
+    if (reading.kind == Kind::empty && !(plain && is_blank(piece))) reading.kind = Kind::text;
+    const std::size_t nul = plain ? piece.find('\0') : std::string_view::npos;
     if (nul != std::string_view::npos && reading.kind != Kind::binary) {
       reading.kind = Kind::binary;
       reading.first_nul = reading.size + nul;
@@ -122,15 +125,17 @@ TextSource collect_text(const TextSourceOptions& options, const ReadProgress& pr
   ChecksumStream128 fingerprint;
   std::uint64_t bytes_read = 0;
   for (ListedFile& listed : list.files) {
-    const Reading reading = read_document(listed.file, progress, bytes_read);
+    const FileFormat format = file_format(listed.relative_path);
+    const Reading reading =
+        read_document(listed.file, format == FileFormat{}, progress, bytes_read);
     bytes_read += reading.size;
     if (reading.kind != Kind::text) {
       if (listed.named) refuse_named(listed, reading);
       ++(reading.kind == Kind::empty ? source.skipped.empty : source.skipped.binary);
       continue;
     }
-    source.documents.push_back(
-        {std::move(listed.relative_path), std::move(listed.file), reading.size, reading.contents});
+    source.documents.push_back({std::move(listed.relative_path), std::move(listed.file),
+                                reading.size, reading.contents, format});
     add_to_fingerprint(fingerprint, source.documents.back());
     source.total_bytes += reading.size;
   }

@@ -77,8 +77,11 @@ TokenShard TokenShard::open(const std::filesystem::path& path,
   TokenShard shard(MappedFile::open(path));
   check_magic(shard.file_);
   shard.read_header();
+  shard.read_footer();
   shard.check_size();
+  shard.check_ends();
   shard.check_offsets();
+  shard.check_prompts();
   if (shard.tokenizer_hash_ != expected_tokenizer_hash) {
     fail({.what = "the token shard was made with another tokenizer than the model's",
           .where = path.string(),
@@ -94,9 +97,9 @@ TokenShard TokenShard::open(const std::filesystem::path& path,
 
 void TokenShard::read_header() {
   const auto size = static_cast<std::int64_t>(file_.bytes().size());
-  if (size < layout::ids_begin(0)) {
-    fail_damaged(path(), 0, "at least " + std::to_string(layout::ids_begin(0)) + " bytes",
-                 std::to_string(size));
+  constexpr std::int64_t least = layout::header_size + layout::footer_size + 8;
+  if (size < least) {
+    fail_damaged(path(), 0, "at least " + std::to_string(least) + " bytes", std::to_string(size));
   }
   check_version(file_);
   id_width_ = number_at<std::uint32_t>(file_.bytes(), layout::id_type_at);
@@ -106,16 +109,32 @@ void TokenShard::read_header() {
   }
   vocab_size_ = count_at(file_, layout::vocab_size_at, layout::most_vocab, "ids in the vocabulary");
   tokenizer_hash_ = number_at<std::uint64_t>(file_.bytes(), layout::tokenizer_hash_at);
+}
+
+std::int64_t TokenShard::footer_at(std::int64_t at) const {
+  return static_cast<std::int64_t>(file_.bytes().size()) - layout::footer_size + at;
+}
+
+void TokenShard::read_footer() {
+  const std::string_view end(
+      reinterpret_cast<const char*>(file_.bytes().data()) + footer_at(layout::end_magic_at),
+      layout::end_magic.size());
+  if (end != layout::end_magic) {
+    fail_damaged(path(), footer_at(layout::end_magic_at),
+                 "a file that ends with " + std::string(layout::end_magic), "another end");
+  }
   // Counts are bounded by the file's size before anything is computed from them.
-  documents_ =
-      count_at(file_, layout::documents_at, (size - layout::offsets_at) / 8 - 1, "documents");
-  tokens_ = count_at(file_, layout::tokens_at, size / id_width_, "tokens");
-  ids_begin_ = layout::ids_begin(documents_);
+  const auto size = static_cast<std::int64_t>(file_.bytes().size());
+  tokens_ = count_at(file_, footer_at(layout::tokens_at), size / id_width_, "tokens");
+  documents_ = count_at(file_, footer_at(layout::documents_at), size / 8, "documents");
+  has_prompts_ = count_at(file_, footer_at(layout::flags_at), layout::has_prompts, "as flags") != 0;
+  offsets_begin_ = layout::offsets_begin(tokens_, id_width_);
 }
 
 void TokenShard::check_size() const {
   const auto size = static_cast<std::int64_t>(file_.bytes().size());
-  const std::int64_t expected = ids_begin_ + tokens_ * id_width_;
+  const std::int64_t expected =
+      offsets_begin_ + layout::tables_size(documents_, has_prompts_) + layout::footer_size;
   if (size == expected) return;
   fail_damaged(path(), std::min(size, expected),
                std::to_string(expected) + " bytes: " + std::to_string(documents_) +
@@ -124,6 +143,29 @@ void TokenShard::check_size() const {
                std::to_string(size) + " bytes");
 }
 
+// Header, tables and footer are small beside the ids, so they are checked at every opening.
+void TokenShard::check_ends() const {
+  const auto compare = [this](std::int64_t at, std::uint64_t found, const char* of) {
+    const auto written = number_at<std::uint64_t>(file_.bytes(), at);
+    if (written == found) return;
+    fail_damaged(path(), at, "checksum " + to_hex(written) + " of the " + of, to_hex(found));
+  };
+  ChecksumStream ends;
+  ends.update(file_.bytes().first(layout::header_size));
+  ends.update(file_.bytes().subspan(footer_at(0), layout::ends_checksum_at));
+  compare(footer_at(layout::ends_checksum_at), ends.digest(), "header and the counts");
+  const auto tables = file_.bytes().subspan(offsets_begin_, footer_at(0) - offsets_begin_);
+  compare(footer_at(layout::tables_checksum_at), xxh3_64(tables), "document offsets");
+}
+
+void TokenShard::check_checksum() const {
+  const auto written = number_at<std::uint64_t>(file_.bytes(), footer_at(layout::ids_checksum_at));
+  const std::uint64_t found = xxh3_64(stored(0, tokens_));
+  if (written == found) return;
+  fail_damaged(path(), layout::header_size, "ids with checksum " + to_hex(written), to_hex(found));
+}
+
+// A checksum is no defence against a file that was made wrong, so what is relied on is checked too.
 void TokenShard::check_offsets() const {
   std::int64_t before = -1;
   for (std::int64_t i = 0; i <= documents_; ++i) {
@@ -131,7 +173,7 @@ void TokenShard::check_offsets() const {
     const bool right_end = (i > 0 || now == 0) && (i < documents_ || now == tokens_);
     if (now <= before || !right_end) {
       fail_damaged(
-          path(), layout::offsets_at + 8 * i,
+          path(), offsets_begin_ + 8 * i,
           "document offsets that rise from 0 to " + std::to_string(tokens_),
           "offset " + std::to_string(i) + " is " + std::to_string(static_cast<std::uint64_t>(now)));
     }
@@ -139,9 +181,31 @@ void TokenShard::check_offsets() const {
   }
 }
 
+void TokenShard::check_prompts() const {
+  for (std::int64_t i = 0; has_prompts_ && i < documents_; ++i) {
+    const std::int64_t tokens = document_end(i) - document_begin(i);
+    const auto prompt = static_cast<std::uint64_t>(prompt_tokens(i));
+    if (prompt <= static_cast<std::uint64_t>(tokens)) continue;
+    fail_damaged(path(), offsets_begin_ + 8 * (documents_ + 1 + i),
+                 "a prompt of at most " + std::to_string(tokens) + " tokens",
+                 std::to_string(prompt) + " in document " + std::to_string(i));
+  }
+}
+
+std::int64_t TokenShard::prompt_tokens(std::int64_t document) const {
+  assert(document >= 0 && document < documents_);
+  if (!has_prompts_) return 0;
+  return number_at<std::int64_t>(file_.bytes(), offsets_begin_ + 8 * (documents_ + 1 + document));
+}
+
+std::span<const std::byte> TokenShard::stored(std::int64_t begin, std::int64_t count) const {
+  assert(begin >= 0 && count >= 0 && begin <= tokens_ - count);
+  return file_.bytes().subspan(layout::header_size + begin * id_width_, count * id_width_);
+}
+
 std::int64_t TokenShard::offset(std::int64_t index) const {
   assert(index >= 0 && index <= documents_);
-  return number_at<std::int64_t>(file_.bytes(), layout::offsets_at + 8 * index);
+  return number_at<std::int64_t>(file_.bytes(), offsets_begin_ + 8 * index);
 }
 
 std::int64_t TokenShard::document_of(std::int64_t position) const {
@@ -159,7 +223,7 @@ std::int64_t TokenShard::document_of(std::int64_t position) const {
 }
 
 std::int64_t TokenShard::stored_id(std::int64_t position) const {
-  const std::int64_t at = ids_begin_ + position * id_width_;
+  const std::int64_t at = layout::header_size + position * id_width_;
   return id_width_ == 2 ? std::int64_t{number_at<std::uint16_t>(file_.bytes(), at)}
                         : std::int64_t{number_at<std::uint32_t>(file_.bytes(), at)};
 }
@@ -182,8 +246,9 @@ void TokenShard::check_all_ids() const {
 
 void TokenShard::fail_for_id(std::int64_t position, std::int64_t id) const {
   fail({.what = "a token id is outside the vocabulary",
-        .where = path().string() + ", byte " + std::to_string(ids_begin_ + position * id_width_) +
-                 " (token " + std::to_string(position) + ")",
+        .where = path().string() + ", byte " +
+                 std::to_string(layout::header_size + position * id_width_) + " (token " +
+                 std::to_string(position) + ")",
         .expected = "ids from 0 to " + std::to_string(vocab_size_ - 1) + " (vocabulary size " +
                     std::to_string(vocab_size_) + ")",
         .found = "id " + std::to_string(id),
