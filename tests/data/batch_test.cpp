@@ -48,8 +48,8 @@ TEST_F(BatchTest, SegmentsAndPositionsAreThoseOfTheInputs) {
   fill_batch(shard({3, 1, 4, 2}), std::vector<Window>{{1, 6}, {2, 3}}, 6, BoundaryTargets::counted,
              batch);
   EXPECT_THAT(batch.inputs, ElementsAre(1, 2, 3, 4, 5, 6, 2, 3, 4, 0, 0, 0));
-  EXPECT_THAT(batch.segments, ElementsAre(0, 0, 1, 2, 2, 2, 0, 1, 2, 2, 2, 2));
-  EXPECT_THAT(batch.positions, ElementsAre(0, 1, 0, 0, 1, 2, 0, 0, 0, 1, 2, 3));
+  EXPECT_THAT(batch.segments, ElementsAre(0, 0, 1, 2, 2, 2, 0, 1, 2, -1, -1, -1));
+  EXPECT_THAT(batch.positions, ElementsAre(0, 1, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0));
 }
 
 TEST_F(BatchTest, AWindowMayStartWithTheTargetOfANewDocument) {
