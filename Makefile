@@ -3,7 +3,7 @@ PRESET ?= cpu
 export PRESET JOBS KHA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench asan clean
+.PHONY: help build test demo bench evidence asan clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,7 +11,7 @@ help:  ## this list
 	@echo "  PRESET=cpu|ci         the CMake preset; ci makes warnings errors"
 	@echo "  JOBS=N                compile jobs (default: cores, at most one for 2 GB of memory)"
 	@echo "  KHA_PYTHON=/path      a Python with its own torch 2.11 or newer, to use instead of the pinned one"
-	@echo "  ARGS='...'            passed on to pytest by \`make test\` (-k NAME), to the benchmark by \`make bench\`"
+	@echo "  ARGS='...'            passed on to pytest by \`make test\` (-k NAME), to the program by \`make bench\` and \`make evidence\`"
 
 build:  ## install what is missing, build, install into .venv (program: .venv/bin/kha)
 	@scripts/build
@@ -24,6 +24,9 @@ demo: build  ## build, then the demonstration
 
 bench:  ## build, then the benchmark beside torch and transformers (some 30 minutes; ARGS=--quick)
 	@scripts/bench $(ARGS)
+
+evidence:  ## build, then runs that judge the paper's orderings (hours; resumed when stopped; ARGS=--list)
+	@scripts/evidence $(ARGS)
 
 asan:  ## the C++ tests under sanitizers (ARGS='LAYER... --gtest_filter=...'; the build is slow)
 	@scripts/asan $(ARGS)

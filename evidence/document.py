@@ -1,0 +1,213 @@
+"""The results as docs/NAME.md. Every sentence follows from the figures, or says what was done."""
+
+import math
+import statistics
+
+from evidence.judge import final_losses, judge, main_runs, whole
+
+MARKS = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
+
+
+def table(head, rows):
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def count(number):
+    """Of parameters; a run whose checkpoint was removed no longer has it."""
+    return "-" if number is None else f"{number:,}"
+
+
+def tokens_in_words(tokens):
+    return f"{tokens / 1e6:.2f} M"
+
+
+def judged(plan, results):
+    return [(ordering, judge(results, ordering.lower, ordering.higher))
+            for ordering in plan.orderings]
+
+
+def interval_in_words(interval):
+    if interval is None:
+        return "no pair"
+    if interval.pairs == 1:
+        return f"{interval.mean:+.4f} (one pair, no interval)"
+    return str(interval)
+
+
+def summary(judgements):
+    """What may be said in one paragraph."""
+    parts = []
+    for word in ("reproduced", "opposite", "not decided"):
+        names = [f"{o.lower} below {o.higher}" for o, j in judgements if j.verdict == word]
+        if names:
+            parts.append(f"**{word}** {len(names)}: {'; '.join(names)}")
+    return (f"Of {len(judgements)} orderings of the paper: " + ". ".join(parts) + ".")
+
+
+def orderings_table(judgements):
+    rows = [[f"{o.lower} < {o.higher}", o.about, o.source, len(j.pairs),
+             interval_in_words(j.interval), f"**{j.verdict}**"] for o, j in judgements]
+    return table(["reported", "about", "where", "pairs", "difference (95 % interval)", "verdict"],
+                 rows)
+
+
+def curve_at(curve, share):
+    """The interval at the evaluation nearest to a share of the run."""
+    wanted = share * curve[-1][0]
+    return min(curve, key=lambda point: abs(point[0] - wanted))
+
+
+def tokens_table(judgements):
+    rows = []
+    for ordering, judgement in judgements:
+        if len(judgement.pairs) > 1:
+            points = [curve_at(judgement.curve, share)[1] for share in MARKS]
+            rows.append([f"{ordering.lower} < {ordering.higher}",
+                         *(f"{p.mean:+.4f} ± {p.high - p.mean:.4f}" for p in points)])
+    if not rows:
+        return "No ordering has two pairs yet."
+    longest = max((j.curve for _, j in judgements if j.curve), key=lambda curve: curve[-1][0])
+    marks = [tokens_in_words(curve_at(longest, share)[0]) for share in MARKS]
+    return table(["reported", *marks], rows)
+
+
+def arms_table(plan, results):
+    rows = []
+    for arm in plan.arms:
+        losses = final_losses(results, arm)
+        if not losses:
+            continue
+        run = next(run for run in main_runs(results, arm).values() if whole(run))
+        scatter = f"{statistics.stdev(losses.values()):.4f}" if len(losses) > 1 else "one run"
+        rows.append([arm, count(run["parameters"]), count(run["map_parameters"]),
+                     f"{run['rate']:g}", len(losses), f"{statistics.mean(losses.values()):.4f}",
+                     scatter])
+    return table(["arm", "parameters", "in maps", "learning rate", "seeds", "validation loss",
+                  "scatter over seeds"], rows)
+
+
+def sweep_table(results):
+    runs = [run for run in results["runs"] if run["sweep"]]
+    rates = sorted({run["rate"] for run in runs})
+    rows = []
+    for arm in dict.fromkeys(run["arm"] for run in runs):
+        of = {run["rate"]: f"{run['points'][-1][1]:.4f}" if whole(run) else run["state"]
+              for run in runs if run["arm"] == arm}
+        best = min((r for r in rates if of.get(r, "")[:1].isdigit()), key=lambda r: float(of[r]),
+                   default=None)
+        rows.append([arm, *(f"**{of[r]}**" if r == best else of.get(r, "") for r in rates)])
+    return table(["arm", *(f"{rate:g}" for rate in rates)], rows)
+
+
+def edge_note(results):
+    """Names arms whose best rate is the first or last that was tried."""
+    runs = [run for run in results["runs"] if run["sweep"]]
+    rates = sorted({run["rate"] for run in runs})
+    at_edge = []
+    for arm in dict.fromkeys(run["arm"] for run in runs):
+        ends = {run["rate"]: run["points"][-1][1] for run in runs
+                if run["arm"] == arm and whole(run)}
+        best = min(ends, key=ends.get, default=None)
+        if best in (rates[0], rates[-1]):
+            at_edge.append(f"{arm} ({best:g})")
+    if not at_edge:
+        return "Every arm's best rate has a worse one on either side."
+    return "At the edge of the sweep, so that a better rate may lie outside: " + ", ".join(at_edge)
+
+
+def left_out(results, judgements):
+    notes = list(dict.fromkeys(note for _, j in judgements for note in j.left_out))
+    states = [run["state"] for run in results["runs"]]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    lines = [f"Runs of the plan: {counts}."]
+    return "\n".join(lines + [f"- {note}" for note in notes if "has no run" not in note
+                              and "not finished" not in note])
+
+
+def what_was_run(plan, results):
+    c, facts = results["config"], results["facts"]
+    per_step = c["train.context"] * c["train.batch"] * c["train.accumulate"]
+    tokens = per_step * c["train.steps"]
+    parameters = next((run["parameters"] for run in results["runs"] if run["parameters"]), 0)
+    words = (f"{c['model.num_hidden_layers']} layers, width {c['model.hidden_size']}, "
+             f"{c['model.num_attention_heads']} query heads over {c['model.num_key_value_heads']} "
+             f"KV heads of {c['model.head_dim']}, feed-forward {c['model.intermediate_size']}")
+    ratio = f", {tokens / parameters:.0f} tokens a parameter" if parameters else ""
+    return (f"Bytes of Python sources (text {facts['text']}); {words}; {parameters:,} parameters "
+            f"without maps. Each run sees {c['train.steps']:,} steps of {per_step:,} tokens "
+            f"({tokens / 1e6:.1f} M{ratio}; contexts of {c['train.context']}), cosine "
+            f"to {c['schedule.floor']:g} of the peak, and is evaluated every "
+            f"{c['train.eval_every']} steps on the same {c['train.eval_tokens']:,} held-out tokens. "
+            f"{facts['cpu']}, torch {facts['torch']}, {c['train.precision']}, {c['train.device']}; "
+            f"commit {facts['commit']}, {facts['date']}.")
+
+
+def text(plan, results, picture):
+    judgements = judged(plan, results)
+    chance = 0.05 * len(judgements)
+    return f"""# Evidence: do the paper's orderings reproduce?
+
+Made by `{command(plan)}` from `{plan.name}.json`; change nothing by hand.
+
+{summary(judgements)}
+
+## What was run
+
+{what_was_run(plan, results)}
+
+Runs are paired: two arms of one seed share data order, validation tokens and the first values of all
+weights that both have. A difference is the validation loss of the arm that the paper reports higher
+less that of the lower one, in nats a token; positive is as reported. Intervals are Student's, over
+seeds: they cover what another start and data order would change, not another text, size or length
+of training. **reproduced**: the interval is above 0; **opposite**: it is below; **not decided**: 0 is
+inside, there are fewer than two pairs, or a run diverged. The intervals are not widened for their
+number: were there no effect at all, some {chance:.1f} of these {len(judgements)} would leave 0 out.
+
+## Orderings
+
+{orderings_table(judgements)}
+
+## The difference over the tokens
+
+Mean ± half the 95 % interval, after that many training tokens (the learning rate still falls on the
+way, in all arms alike).
+
+{tokens_table(judgements)}
+
+![Validation loss of each arm and its difference from the baseline over training tokens]({picture})
+
+## Arms
+
+{arms_table(plan, results)}
+
+## Learning rates
+
+Validation loss of short runs ({results['sweep_steps']:,} steps, a seed of their own); the best in
+bold. An arm that is not in the table takes the rate of {lenders(plan)}.
+
+{sweep_table(results)}
+
+{edge_note(results)}
+
+## Left out
+
+{left_out(results, judgements)}
+"""
+
+
+def lenders(plan):
+    """Who gives its rate to whom."""
+    by = {}
+    for arm in plan.arms.values():
+        if arm.rate_of != arm.name:
+            by.setdefault(arm.rate_of, []).append(arm.name)
+    return "; ".join(f"{lender} ({', '.join(names)})" for lender, names in by.items()) or "none"
+
+
+def command(plan):
+    return "make evidence" if plan.name == "evidence" else f"scripts/evidence, plan {plan.name}"
+
+
+def finite_interval(interval):
+    return all(map(math.isfinite, (interval.low, interval.high)))
