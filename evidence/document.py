@@ -87,33 +87,41 @@ def arms_table(plan, results):
                   "scatter over seeds"], rows)
 
 
+def sweep_ends(results):
+    """{arm: {rate: mean of the last losses over the sweep's seeds, None where one is not whole}}"""
+    ends = {}
+    for run in results["runs"]:
+        if run["sweep"]:
+            loss = run["points"][-1][1] if whole(run) else None
+            ends.setdefault(run["arm"], {}).setdefault(run["rate"], []).append(loss)
+    return {arm: {rate: None if None in of else statistics.mean(of) for rate, of in rates.items()}
+            for arm, rates in ends.items()}
+
+
+def best_of(ends):
+    known = {rate: loss for rate, loss in ends.items() if loss is not None}
+    return min(known, key=known.get, default=None)
+
+
 def sweep_table(results):
-    runs = [run for run in results["runs"] if run["sweep"]]
-    rates = sorted({run["rate"] for run in runs})
     rows = []
-    for arm in dict.fromkeys(run["arm"] for run in runs):
-        of = {run["rate"]: f"{run['points'][-1][1]:.4f}" if whole(run) else run["state"]
-              for run in runs if run["arm"] == arm}
-        best = min((r for r in rates if of.get(r, "")[:1].isdigit()), key=lambda r: float(of[r]),
-                   default=None)
-        rows.append([arm, *(f"**{of[r]}**" if r == best else of.get(r, "") for r in rates)])
+    for arm, ends in sweep_ends(results).items():
+        cells = {rate: "-" if loss is None else f"{loss:.4f}" for rate, loss in ends.items()}
+        if (best := best_of(ends)) is not None:
+            cells[best] = f"**{cells[best]}**"
+        rows.append([arm, *cells.values()])
+        rates = list(ends)
     return table(["arm", *(f"{rate:g}" for rate in rates)], rows)
 
 
 def edge_note(results):
-    """Names arms whose best rate is the first or last that was tried."""
-    runs = [run for run in results["runs"] if run["sweep"]]
-    rates = sorted({run["rate"] for run in runs})
-    at_edge = []
-    for arm in dict.fromkeys(run["arm"] for run in runs):
-        ends = {run["rate"]: run["points"][-1][1] for run in runs
-                if run["arm"] == arm and whole(run)}
-        best = min(ends, key=ends.get, default=None)
-        if best in (rates[0], rates[-1]):
-            at_edge.append(f"{arm} ({best:g})")
+    """Names arms whose best rate is the lowest or highest that was tried."""
+    at_edge = [f"{arm} ({best_of(ends):g})" for arm, ends in sweep_ends(results).items()
+               if best_of(ends) in (min(ends), max(ends))]
     if not at_edge:
         return "Every arm's best rate has a worse one on either side."
-    return "At the edge of the sweep, so that a better rate may lie outside: " + ", ".join(at_edge)
+    return ("At the edge of the sweep, so that a better rate may lie outside: "
+            + ", ".join(at_edge) + ".")
 
 
 def left_out(results, judgements):
@@ -183,8 +191,9 @@ way, in all arms alike).
 
 ## Learning rates
 
-Validation loss of short runs ({results['sweep_steps']:,} steps, a seed of their own); the best in
-bold. An arm that is not in the table takes the rate of {lenders(plan)}.
+Validation loss of short runs ({results['sweep_steps']:,} steps, {sweep_seeds(results)} not used
+elsewhere); the best in bold, - where a run is missing or diverged. Arms that are not in the table take
+their rate from one that is: {lenders(plan)}.
 
 {sweep_table(results)}
 
@@ -196,13 +205,18 @@ bold. An arm that is not in the table takes the rate of {lenders(plan)}.
 """
 
 
+def sweep_seeds(results):
+    count = len({run["seed"] for run in results["runs"] if run["sweep"]})
+    return "one seed" if count == 1 else f"mean over {count} seeds"
+
+
 def lenders(plan):
     """Who gives its rate to whom."""
     by = {}
     for arm in plan.arms.values():
         if arm.rate_of != arm.name:
             by.setdefault(arm.rate_of, []).append(arm.name)
-    return "; ".join(f"{lender} ({', '.join(names)})" for lender, names in by.items()) or "none"
+    return "; ".join(f"{', '.join(names)} from {lender}" for lender, names in by.items()) or "none"
 
 
 def command(plan):

@@ -87,23 +87,30 @@ def staged_runs(stages, arms):
     return runs
 
 
+def read_table(path):
+    """The keys of a plan; those that it lacks are of the plan that its `like` names, beside it."""
+    table = tomllib.loads(path.read_text())
+    like = table.pop("like", None)
+    return {**read_table(path.parent / like), **table} if like else table
+
+
 def read(path):
     """The plan of a file. Raises PlanError, naming what is missing or unknown."""
     try:
-        table = tomllib.loads(Path(path).read_text())
+        table = read_table(Path(path))
         sweep = table["sweep"]
         arms = read_arms(table["arms"], sweep["arms"])
         orderings = [Ordering(**entry) for entry in table["orderings"]]
         for entry in orderings:
             known(arms, entry.lower, "[[orderings]] lower")
             known(arms, entry.higher, "[[orderings]] higher")
-        tried = [Run(known(arms, name, "[sweep]"), sweep["seed"], rate)
-                 for name in sweep["arms"] for rate in sweep["rates"]]
+        tried = [Run(known(arms, name, "[sweep]"), seed, rate)
+                 for name in sweep["arms"] for seed in sweep["seeds"] for rate in sweep["rates"]]
         return Plan(name=table["name"], config=table["config"], arms=arms, sweep=tried,
                     sweep_steps=sweep["steps"], runs=staged_runs(table["stages"], arms),
                     orderings=orderings, sets=table.get("set", []))
     except OSError as error:
-        raise PlanError(f"cannot read the plan {path}: {error.strerror}") from error
+        raise PlanError(f"cannot read the plan {error.filename}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, TypeError) as error:
         raise PlanError(f"{path}: {error}") from error
     except KeyError as error:

@@ -74,16 +74,19 @@ def last_loss(folder):
 
 
 def best_rate(where, arm):
-    """The swept rate that ended lowest; None while a run of the sweep is open."""
-    runs = where.plan.sweep_of(arm)
-    states = {run: run_folder.state_of(where.folder(run)) for run in runs}
-    if not all(state in ("finished", "diverged") for state in states.values()):
-        return None
-    finished = [run for run in runs if states[run] == "finished"]
-    if not finished:
+    """The swept rate of the lowest mean over its seeds; None while a run of the sweep is open."""
+    losses = {}
+    for run in where.plan.sweep_of(arm):
+        state = run_folder.state_of(where.folder(run))
+        if state not in ("finished", "diverged"):
+            return None
+        loss = last_loss(where.folder(run)) if state == "finished" else math.inf
+        losses.setdefault(run.rate, []).append(loss)
+    best = min(losses, key=lambda rate: sum(losses[rate]))
+    if math.isinf(sum(losses[best])):
         raise RunnerError(f"no rate of the sweep of {arm.rate_of} ended with a number\n"
                           "  next: lower [sweep] rates in the plan")
-    return min(finished, key=lambda run: last_loss(where.folder(run))).rate
+    return best
 
 
 def check_unchanged(where, run, rate):

@@ -19,7 +19,7 @@ config = "configs/evidence.toml"
 arms = ["baseline"]
 rates = [1e-3, 2e-3]
 steps = 4
-seed = 9
+seeds = [9]
 [arms]
 baseline = { set = ["knock.setting=baseline"] }
 kha = { set = ["knock.setting=kha-mlp"], rate_of = "baseline" }

@@ -23,7 +23,7 @@ config = "configs/evidence.toml"
 arms = ["baseline"]
 rates = [1e-3, 4e-3]
 steps = 20
-seed = 9
+seeds = [9]
 [arms]
 baseline = { set = ["knock.setting=baseline"] }
 kha = { set = ["knock.setting=kha-linear"], rate_of = "baseline" }
@@ -106,6 +106,17 @@ def test_a_rate_that_diverges_is_not_taken(stand_in, tmp_path, capsys):
     assert "baseline-s9-lr0.004: diverged" in capsys.readouterr().err
 
 
+def test_a_rate_is_judged_by_all_seeds_of_the_sweep(stand_in, tmp_path):
+    assert stand_in(plan=PLAN.replace("[9]", "[9, 10]").replace("4e-3", "2e-3")) == 0
+    where = where_of(tmp_path)
+    assert best_rate(where, where.plan.arms["kha"]) == 2e-3
+    line = json.loads((tmp_path / "runs" / "baseline-s10-lr0.002" / "metrics.jsonl").read_text())
+    worse = json.dumps({**line, "val/loss": 9.5}) + "\n"
+    (tmp_path / "runs" / "baseline-s10-lr0.002" / "metrics.jsonl").write_text(worse)
+    assert best_rate(where, where.plan.arms["kha"]) == 1e-3
+    assert "| baseline | 2.9000 | **2.8000** |" in (tmp_path / "out" / "small.md").read_text()
+
+
 def test_no_rate_while_a_run_of_the_sweep_is_open(stand_in, tmp_path):
     assert stand_in() == 0
     (tmp_path / "runs" / "baseline-s9-lr0.001" / "summary.json").unlink()
@@ -149,7 +160,7 @@ def test_the_list_shows_every_run(stand_in, capsys):
 def command(folder, text, runs, *arguments):
     """The real program on a tiny model."""
     (folder / "plan.toml").write_text(PLAN)
-    fields = {**TINY, "train.steps": 120, "train.eval_every": 40, "train.save_every": 10,
+    fields = {**TINY, "train.steps": 300, "train.eval_every": 100, "train.save_every": 10,
               "data.extensions": [], "data.fingerprint": ""}
     sets = [w for k, v in fields.items() for w in ("--set", f"{k}={toml_value(v)}")]
     return [sys.executable, "-m", "evidence", "--plan", folder / "plan.toml", "--runs", runs,
@@ -195,12 +206,18 @@ def start(folder, text, runs):
     return process
 
 
+def unfinished(runs):
+    return [path.parent for path in runs.glob("*/metrics.jsonl")
+            if not (path.parent / "summary.json").exists()]
+
+
 def test_a_plan_that_is_killed_ends_as_one_that_is_not(tmp_path, tiny_text, undisturbed):
     killed = tmp_path / "killed"
     process = start(tmp_path, tiny_text, killed)
     process.kill()
     process.wait(60)
     wait_for(lambda: not engines(killed), "the runs to end with the program")
+    assert unfinished(killed), "the runs went on without the program"
     again = run_whole(tmp_path, tiny_text, killed)
     assert again.returncode == 0, again.stderr
     assert losses(killed) == undisturbed
@@ -211,6 +228,7 @@ def test_ctrl_c_saves_the_runs_and_writes_nothing(tmp_path, tiny_text):
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 128 + signal.SIGINT
     assert not engines(tmp_path / "runs") and not (tmp_path / "runs" / "out").exists()
+    assert unfinished(tmp_path / "runs")
 
 
 @pytest.fixture(scope="module")
