@@ -5,6 +5,7 @@
 
 #include "kha/core/parameter_table.h"
 #include "kha/ops/knock.h"
+#include "modules/head_tap.h"
 
 namespace kha {
 namespace {
@@ -18,7 +19,7 @@ std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
 KnockedProjection::KnockedProjection(const Parameters& parameters, int64_t layer,
                                      const std::string& projection, KnockSlot slot, KnockKind kind,
                                      int64_t head_dim, KnockPlan plan)
-    : kind_(kind), plan_(plan), head_dim_(head_dim) {
+    : layer_(layer), slot_(slot), kind_(kind), plan_(plan), head_dim_(head_dim) {
   const std::string prefix = attention_prefix(layer) + projection;
   weight_ = parameters.at(prefix + ".weight");
   bias_ = parameters.find(prefix + ".bias");
@@ -34,10 +35,14 @@ at::Tensor KnockedProjection::operator()(const at::Tensor& x) const {
   RECORD_USER_SCOPE("kha/attention projections");
   const std::vector<int64_t> heads_shape{x.size(0), x.size(1), weight_.size(0) / head_dim_,
                                          head_dim_};
-  if (kind_ == KnockKind::linear && plan_ == KnockPlan::weight_space) {
+  const HeadTap* tap = current_head_tap();
+  if (kind_ == KnockKind::linear && plan_ == KnockPlan::weight_space && !tap) {
     return ops::knocked_linear(x, weight_, optional_of(bias_), first_).view(heads_shape);
   }
-  return knock(at::linear(x, weight_, optional_of(bias_)).view(heads_shape));
+  const at::Tensor before = at::linear(x, weight_, optional_of(bias_)).view(heads_shape);
+  const at::Tensor after = knock(before);
+  if (tap) (*tap)(layer_, slot_, before, after);
+  return after;
 }
 
 at::Tensor KnockedProjection::knock(const at::Tensor& x) const {

@@ -18,12 +18,15 @@ class KnockedProjection {
   KnockedProjection(const Parameters& parameters, int64_t layer, const std::string& projection,
                     KnockSlot slot, KnockKind kind, int64_t head_dim, KnockPlan plan);
 
-  // x: [B, T, d] -> [B, T, heads, D]. A linear map is applied where the plan says.
+  // x: [B, T, d] -> [B, T, heads, D]. A linear map is applied where the plan says. A HeadTap sees
+  // the features.
   at::Tensor operator()(const at::Tensor& x_BTd) const;
 
  private:
   at::Tensor knock(const at::Tensor& x_BTHD) const;
 
+  int64_t layer_;
+  KnockSlot slot_;
   KnockKind kind_;
   KnockPlan plan_;
   int64_t head_dim_;

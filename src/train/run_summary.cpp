@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kha/core/atomic_file.h"
+#include "kha/core/counts.h"
 
 namespace kha {
 namespace {
@@ -23,13 +24,9 @@ Json key_of(const Session& session) {
 }
 
 Json to_json(const Evaluation& e) {
-  Json documents = Json::object();
-  for (const auto& [document, loss] : e.documents) {
-    documents[std::to_string(document)] = {loss.nats, loss.targets};
-  }
   return {{"loss", e.loss()}, {"bits_per_byte", e.bits_per_byte()},
           {"nats", e.nats},   {"targets", e.targets},
-          {"bytes", e.bytes}, {"documents", documents}};
+          {"bytes", e.bytes}, {"documents", documents_to_json(e.documents)}};
 }
 
 Evaluation evaluation_from(const Json& json) {
@@ -41,6 +38,14 @@ Evaluation evaluation_from(const Json& json) {
 }
 
 }  // namespace
+
+Json documents_to_json(const DocumentLosses& losses) {
+  Json documents = Json::object();
+  for (const auto& [document, loss] : losses) {
+    documents[std::to_string(document)] = {loss.nats, loss.targets};
+  }
+  return documents;
+}
 
 std::optional<RunSummary> read_run_summary(const std::filesystem::path& run_folder,
                                            const Session& session) {
@@ -56,7 +61,14 @@ std::optional<RunSummary> read_run_summary(const std::filesystem::path& run_fold
 
 void write_run_summary(const std::filesystem::path& run_folder, const Session& session,
                        const RunSummary& summary) {
+  const ModelConfig& model = session.config.model;
+  const ParameterCount count = count_parameters(model);
+  const FlopCount flops = flops_per_token(model, session.config.train.context);
   const Json json{{"of", key_of(session)},
+                  {"parameters", count.total},
+                  {"knock_parameters", count.knock},
+                  {"flops_per_token", flops.forward},
+                  {"knock_flops_per_token", flops.knock},
                   {"tokens_per_second", summary.tokens_per_second},
                   {"mfu", summary.mfu},
                   {"peak_bytes", summary.peak_bytes},

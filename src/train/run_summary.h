@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "train/evaluate.h"
@@ -19,6 +20,9 @@ struct RunSummary {
 // The summary, when it is of this step, this text and this way of evaluating; nothing otherwise.
 std::optional<RunSummary> read_run_summary(const std::filesystem::path& run_folder,
                                            const Session& session);
+
+// Of each document of a split its index, the sum of its losses in nats and its targets.
+nlohmann::ordered_json documents_to_json(const DocumentLosses& documents);
 
 void write_run_summary(const std::filesystem::path& run_folder, const Session& session,
                        const RunSummary& summary);

@@ -4,11 +4,16 @@
 
 #include <optional>
 
+#include "kha/core/command_line.h"
 #include "kha/core/counts.h"
 #include "kha/core/error.h"
 #include "kha/core/fail_point.h"
+#include "kha/core/machine_facts.h"
+#include "kha/core/version.h"
 #include "memory/caching_allocator.h"
+#include "observe/head_similarity.h"
 #include "train/ceiling.h"
+#include "train/head_metrics.h"
 #include "train/interrupt.h"
 #include "train/map_metrics.h"
 #include "train/metrics_log.h"
@@ -27,13 +32,18 @@ class Loop {
         folder_(folder),
         progress_(progress),
         store_(folder.checkpoints()),
-        log_(folder.path(), session.state.step),
+        log_(folder.path(), session.state.step, session.config.train.tensorboard),
+        documents_(folder.path(), session.state.step, false, "documents"),
         step_(session, folder.path()),
         flops_(flops_per_token(session.config.model, session.config.train.context).training()),
         ceiling_(ceiling),
+        watched_(watched_batch(session)),
         saved_step_(resumed ? session.state.step : -1) {
     log_.write({{"step", session.state.step},
                 {"tokens", session.state.tokens},
+                {"run/command", command_line()},
+                {"run/commit", build_commit()},
+                {"run/cpu", machine_facts().cpu},
                 {"run/threads", ceiling.threads},
                 {"run/allocator", chosen_allocator()},
                 {"run/ceiling_gflops", ceiling.flops / 1e9}});
@@ -68,8 +78,9 @@ class Loop {
                                 {"tokens", s.tokens},
                                 {"val/loss", e.loss()},
                                 {"val/bits_per_byte", e.bits_per_byte()}};
-    add_map_metrics(session_, line);
-    log_.write(line);
+    write_observed(line);
+    documents_.write(
+        {{"step", s.step}, {"tokens", s.tokens}, {"documents", documents_to_json(e.documents)}});
     progress_.line(fmt::format("  step {}: validation loss {:.4f} nats a token, {:.4f} bits a byte",
                                s.step, e.loss(), e.bits_per_byte()));
     return e;
@@ -78,7 +89,14 @@ class Loop {
   void save() {
     progress_.passing("saving");
     save_session(session_, store_);
-    saved_step_ = session_.state.step;
+    const TrainingState& s = session_.state;
+    saved_step_ = s.step;
+    write_heads(folder_.path(), s, heads());
+    const bool validation_follows =
+        session_.corpus->validation && s.step >= session_.config.train.steps;
+    if (observed_step_ != s.step && !validation_follows) {
+      write_observed({{"step", s.step}, {"tokens", s.tokens}});
+    }
   }
 
   bool saved() const { return saved_step_ == session_.state.step; }
@@ -89,6 +107,23 @@ class Loop {
   }
 
  private:
+  // Once a step, whoever asks.
+  const HeadSimilarity& heads() {
+    if (heads_step_ != session_.state.step) {
+      heads_ = head_similarity(session_.config.model, session_.parameters, watched_);
+      heads_step_ = session_.state.step;
+    }
+    return heads_;
+  }
+
+  // The line with what the maps and the heads have become.
+  void write_observed(nlohmann::ordered_json line) {
+    add_map_metrics(session_, line);
+    add_head_metrics(heads(), line);
+    log_.write(line);
+    observed_step_ = session_.state.step;
+  }
+
   void one_step() {
     if (profile_) profile_->before_step(session_.state.step);
     const StepResult result = step_.make();
@@ -145,9 +180,13 @@ class Loop {
   Progress& progress_;
   CheckpointStore store_;
   MetricsLog log_;
+  MetricsLog documents_;  // each evaluation's losses by document
   TrainStep step_;
   double flops_;  // a token
   Ceiling ceiling_;
+  const Batch watched_;
+  HeadSimilarity heads_;
+  int64_t heads_step_ = -1, observed_step_ = -1;
   int64_t saved_step_;  // -1: none
   double pace_ = 0;
   std::optional<StepProfile> profile_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cmath>
 #include <sstream>
 
 namespace kha {
@@ -39,6 +40,26 @@ TEST_F(Metrics, HalfALineIsDropped) {
   std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":1}\n{\"step\":2,\"train/lo";
   MetricsLog(folder_, 5).write({{"step", 6}});
   EXPECT_EQ(text("metrics.jsonl"), "{\"step\":1}\n{\"step\":6}\n");
+}
+
+TEST_F(Metrics, EventsHaveEachTagOnceAStep) {
+  const auto size = [&] {
+    const auto entry = *std::filesystem::directory_iterator(folder_ / "tb");
+    return std::filesystem::file_size(entry);
+  };
+  MetricsLog log(folder_, 0, true);
+  log.write({{"step", 1}, {"tokens", 64}, {"train/loss", 2.0}});
+  const auto before = size();
+  log.write({{"step", 1}, {"tokens", 64}});
+  log.write({{"step", 1}, {"run/threads", 2}, {"val/loss", NAN}, {"name", "x"}});
+  EXPECT_EQ(size(), before);
+  log.write({{"step", 1}, {"kha/condition", {{"0.v.T", 1.5}, {"1.v.T", nullptr}}}});
+  EXPECT_GT(size(), before);
+}
+
+TEST_F(Metrics, NoEventsUnlessAsked) {
+  MetricsLog(folder_, 0).write({{"step", 1}, {"tokens", 64}});
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "tb"));
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ struct TrainOptions {
   std::string allocator = "auto";  // of CPU tensors: auto | caching | system
   std::string recompute = "none";  // none | layer: run each layer again in the backward pass
   int64_t log_every = 10;
+  bool tensorboard = true;  // write TensorBoard events beside metrics.jsonl
   int64_t eval_every = 200;
   int64_t eval_tokens = 65536;  // validation tokens an evaluation reads; 0: all
   int64_t save_every = 500;

@@ -136,6 +136,7 @@ void add_train(std::vector<Field>& f, RunConfig& c) {
                "layer: less memory, each layer runs again in the backward pass; same bits",
                {"none", "layer"}});
   f.push_back({"train.log_every", &t.log_every, free, "steps between log lines", {}, 1, large});
+  f.push_back({"train.tensorboard", &t.tensorboard, free, "write TensorBoard events into tb/"});
   f.push_back({"train.eval_every",
                &t.eval_every,
                free,
