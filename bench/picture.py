@@ -15,6 +15,8 @@ STYLE = {"ours": ("#0072B2", ""), "torch eager": ("#E69F00", "//"),
          "kha-mlp": ("#CC79A7", ".."), "transformers": ("#E69F00", "//"),
          "transformers, memory kept": ("#D55E00", "..")}
 
+ROOM = 1.2  # times the height of the highest bar: the legend stands above it
+
 
 def bars(axes, labels, series, ylabel):
     """Groups of bars: `series` maps a contender to a value or None for each label."""
@@ -26,7 +28,8 @@ def bars(axes, labels, series, ylabel):
                  hatch=hatch, edgecolor="white")
     axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", fontsize=7)
     axes.set_ylabel(ylabel)
-    axes.legend(fontsize=7)
+    axes.set_ylim(0, ROOM * axes.get_ylim()[1])
+    axes.legend(fontsize=7, loc="upper left", ncols=3)
 
 
 def draw_shares(axes, part, run, threads):
@@ -38,7 +41,8 @@ def draw_shares(axes, part, run, threads):
         of = {row["case"]: row["share_of_ceiling"] for row in rows if row["contender"] == name}
         series[name] = [of.get(label) for label in labels]
     bars(axes, labels, series, "share of the multiply-add ceiling")
-    axes.set_ylim(0, 1)
+    axes.set_ylim(0, ROOM)
+    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     axes.set_title(f"maps, {run if run == 'forward' else 'forward + backward'}, {threads} threads")
 
 
