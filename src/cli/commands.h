@@ -9,6 +9,7 @@ namespace kha::cli {
 Command fold_command();
 Command inspect_command();
 Command doctor_command();
+Command tokenizer_command();
 
 // kha-engine
 Command train_command();

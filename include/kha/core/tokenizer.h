@@ -25,16 +25,29 @@ class Tokenizer {
   // The id that closes a document and ends a generated text. -1: this tokenizer names none.
   virtual std::int64_t end_id() const = 0;
 
-  // Appends the ids of a whole document's text to `ids`. Text of a file never becomes the end mark;
-  // nothing is put before or behind it.
+  // Appends the ids of a whole document's text to `ids`. Text of a file never becomes the end mark
+  // or another special token; nothing is put before or behind it. Text is bytes: those that make no
+  // UTF-8 become tokens of bytes where the tokenizer has them, else its unknown token. Throws Error
+  // for text that it can spell in no way.
   virtual void encode(std::string_view text, std::vector<std::int64_t>& ids) const = 0;
   std::vector<std::int64_t> encode(std::string_view text) const;
-  // The bytes of the ids as one text; special tokens give none. Throws Error for an id that is not
-  // in [0, vocab_size).
+  // The same for text that may hold marks, such as a filled chat template: marks that are written
+  // out in it become their ids. With `with_around`, the tokens that tokenizer.json puts around a
+  // text (the start mark of Llama, say) stand around it. What the `tokenizers` package gives.
+  virtual void encode_with_special(std::string_view text, std::vector<std::int64_t>& ids,
+                                   bool with_around) const = 0;
+
+  // The bytes of the ids as one text; special tokens give none. Bytes come out as they are, even
+  // where they make no UTF-8. Throws Error for an id that is not in [0, vocab_size).
   virtual std::string decode(std::span<const std::int64_t> ids) const = 0;
-  // Bytes of text that one id spells, wherever it stands; 0 for special tokens. What loss a byte is
-  // counted with.
+  // The bytes of text that one id spells, wherever it stands; none for special tokens. Those of
+  // several ids behind each other are decode() of them, but for what some tokenizers drop at the
+  // beginning and end of a text (the first blank of Llama 2). Throws as decode().
+  virtual std::string text_of(std::int64_t id) const = 0;
+  // How many they are: what loss a byte is counted with. Throws as decode().
   virtual std::int64_t bytes_of(std::int64_t id) const = 0;
+  // The token as its file spells it, for people; empty for an id without one. Throws as decode().
+  virtual std::string token(std::int64_t id) const = 0;
 
   // Writes tokenizer.json and tokenizer_config.json (and what else was beside them) into a folder.
   virtual void save(const std::filesystem::path& folder) const = 0;

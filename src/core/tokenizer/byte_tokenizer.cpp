@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/tokenizer/byte_alphabet.h"
 #include "kha/core/checksum.h"
 #include "kha/core/error.h"
 
@@ -10,24 +11,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Byte-level BPE writes every byte as one visible character: printable Latin-1 stands for itself
-// (the soft hyphen, 0xAD, is not visible), and the others take the code points from 256 on, in
-// order of their bytes.
-bool stands_for_itself(int byte) {
-  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-}
-
-std::string utf8(int code_point) {
-  if (code_point < 0x80) return {static_cast<char>(code_point)};
-  return {static_cast<char>(0xC0 | (code_point >> 6)),
-          static_cast<char>(0x80 | (code_point & 0x3F))};
-}
-
 Json byte_vocabulary() {
   Json vocab = Json::object();
-  int next_free = 256;
   for (int byte = 0; byte < 256; ++byte) {
-    vocab[utf8(stands_for_itself(byte) ? byte : next_free++)] = byte;
+    vocab[byte_as_letter(static_cast<unsigned char>(byte))] = byte;
   }
   return vocab;
 }

@@ -1,4 +1,5 @@
 // The byte tokenizer behind the interface that all tokenizers share.
+#include "core/tokenizer/byte_alphabet.h"
 #include "kha/core/atomic_file.h"
 #include "kha/core/byte_tokenizer.h"
 #include "kha/core/tokenizer.h"
@@ -16,11 +17,25 @@ class Bytes : public Tokenizer {
   std::int64_t end_id() const override { return ByteTokenizer::end_id; }
 
   void encode(std::string_view text, std::vector<std::int64_t>& ids) const override {
-    ids.reserve(ids.size() + text.size());
     for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
   }
   std::string decode(std::span<const std::int64_t> ids) const override {
     return ByteTokenizer::decode(ids);
+  }
+  void encode_with_special(std::string_view text, std::vector<std::int64_t>& ids,
+                           bool) const override {
+    for (std::size_t mark; (mark = text.find(ByteTokenizer::end_text)) != std::string_view::npos;) {
+      encode(text.substr(0, mark), ids);
+      ids.push_back(ByteTokenizer::end_id);
+      text.remove_prefix(mark + ByteTokenizer::end_text.size());
+    }
+    encode(text, ids);
+  }
+  std::string text_of(std::int64_t id) const override { return ByteTokenizer::decode({&id, 1}); }
+  std::string token(std::int64_t id) const override {
+    const std::string text = text_of(id);  // also checks the id
+    if (id == ByteTokenizer::end_id) return std::string(ByteTokenizer::end_text);
+    return bytes_as_letters(text);
   }
   std::int64_t bytes_of(std::int64_t id) const override {
     return id == ByteTokenizer::end_id ? 0 : 1;

@@ -1,0 +1,215 @@
+// kha tokenizer verify: our ids beside those of the `tokenizers` package, for the same texts.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/beside.h"
+#include "cli/nasty_texts.h"
+#include "cli/tokenizer_commands.h"
+#include "core/store/wording.h"
+#include "core/tokenizer/unicode.h"
+#include "kha/core/atomic_file.h"
+#include "kha/core/mapped_file.h"
+#include "kha/core/temporary_folder.h"
+#include "kha/core/tokenizer.h"
+
+namespace kha::cli {
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string folder;
+  std::string against;
+  std::vector<std::string> paths;
+  std::vector<std::string> texts;
+  bool json = false;
+};
+
+struct Difference {
+  std::string text;      // its name
+  std::string of;        // what differs
+  std::size_t position;  // of the first id, or byte of decoded text
+  std::string ours;
+  std::string theirs;
+  std::string before;  // what stands before it in the text
+};
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const Character character = character_at(text, at);
+    if (!character.valid()) return false;
+    at += character.length;
+  }
+  return true;
+}
+
+// What the package gives for the texts, a list of {"plain", "special", "decoded"}.
+Json ask_package(const Options& options, const std::vector<NamedText>& texts) {
+  const auto peer = program_beside("kha-tokenizer_peer");
+  if (!peer) {
+    fail({.what = "the tool that runs the tokenizers package is not installed beside kha",
+          .expected = "kha-tokenizer_peer",
+          .next = "make build"});
+  }
+  const TemporaryFolder folder("verify");
+  Json questions = Json::array();
+  for (const NamedText& text : texts) questions.push_back(text.text);
+  const auto asked = folder.path() / "texts.json", answered = folder.path() / "ids.json";
+  write_file_atomically(asked, questions.dump());
+  const int code = run_child(*peer, {options.folder, asked.string(), answered.string()});
+  if (code != 0) {
+    fail({.what = "the tokenizers package gave no ids to compare with",
+          .where = options.folder,
+          .found = fmt::format("exit code {}", code)});
+  }
+  const MappedFile file = MappedFile::open(answered);
+  const auto* text = reinterpret_cast<const char*>(file.bytes().data());
+  return Json::parse(text, text + file.bytes().size());
+}
+
+std::string shown_ids(const Tokenizer& tokenizer, const Ids& ids, std::size_t at) {
+  std::string text;
+  for (std::size_t i = at; i < std::min(at + 4, ids.size()); ++i) {
+    const bool known = ids[i] >= 0 && ids[i] < tokenizer.vocab_size();
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", ids[i],
+                        known ? shown(tokenizer.token(ids[i])) : "no token here");
+  }
+  return text.empty() ? "the end" : text;
+}
+
+std::string tail(const std::string& text) {
+  return shown(text.size() > 40 ? text.substr(text.size() - 40) : text);
+}
+
+std::optional<Difference> compare_ids(const Tokenizer& tokenizer, const std::string& name,
+                                      const std::string& of, const Ids& ours, const Ids& theirs) {
+  if (ours == theirs) return std::nullopt;
+  const auto places = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+  const auto at = static_cast<std::size_t>(places.first - ours.begin());
+  return Difference{name,
+                    of,
+                    at,
+                    shown_ids(tokenizer, ours, at),
+                    shown_ids(tokenizer, theirs, at),
+                    tail(tokenizer.decode(std::span(ours).first(at)))};
+}
+
+std::optional<Difference> compare_text(const std::string& name, const std::string& ours,
+                                       const std::string& theirs) {
+  if (ours == theirs) return std::nullopt;
+  const auto places = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+  const auto at = static_cast<std::size_t>(places.first - ours.begin());
+  return Difference{name,
+                    "the decoded text",
+                    at,
+                    shown(ours.substr(at, 40)),
+                    shown(theirs.substr(at, 40)),
+                    tail(ours.substr(0, at))};
+}
+
+std::optional<Difference> compare(const Tokenizer& tokenizer, const NamedText& text,
+                                  const Json& answer) {
+  const Ids plain = tokenizer.encode(text.text);
+  if (auto found = compare_ids(tokenizer, text.name, "the ids of a document", plain,
+                               answer.at("plain").get<Ids>())) {
+    return found;
+  }
+  Ids special;
+  tokenizer.encode_with_special(text.text, special, /*with_around=*/true);
+  if (auto found = compare_ids(tokenizer, text.name, "the ids with special tokens", special,
+                               answer.at("special").get<Ids>())) {
+    return found;
+  }
+  return compare_text(text.name, tokenizer.decode(plain), answer.at("decoded").get<std::string>());
+}
+
+void print_difference(const Difference& difference) {
+  fmt::print("{}: {} differ\n", difference.text, difference.of);
+  fmt::print("  first at: {}{}\n", difference.of == "the decoded text" ? "byte " : "id ",
+             difference.position);
+  fmt::print("  behind:   {}\n", difference.before.empty() ? "the beginning" : difference.before);
+  fmt::print("  ours:     {}\n  theirs:   {}\n", difference.ours, difference.theirs);
+}
+
+void print_json(const Options& options, const std::string& version, std::size_t texts,
+                std::size_t bytes, const std::vector<std::string>& left_out,
+                const std::vector<Difference>& differences) {
+  Json json{{"tokenizer", options.folder},
+            {"against", "tokenizers " + version},
+            {"texts", texts},
+            {"bytes", bytes},
+            {"not_utf8", left_out},
+            {"equal", differences.empty()},
+            {"differences", Json::array()}};
+  for (const Difference& each : differences) {
+    json["differences"].push_back({{"text", each.text},
+                                   {"of", each.of},
+                                   {"position", each.position},
+                                   {"behind", each.before},
+                                   {"ours", each.ours},
+                                   {"theirs", each.theirs}});
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+int run(const Options& options) {
+  if (options.against != "tokenizers") {
+    fail({.what = "there is nothing of this name to compare with",
+          .expected = "--against tokenizers",
+          .found = options.against});
+  }
+  const auto tokenizer = open_tokenizer(options.folder);
+  std::vector<NamedText> texts = nasty_texts();
+  std::vector<std::string> left_out;
+  for (NamedText& text : read_texts(options.texts, options.paths, /*or_input=*/false)) {
+    is_utf8(text.text) ? texts.push_back(std::move(text)) : left_out.push_back(text.name);
+  }
+  const Json answer = ask_package(options, texts);
+  const auto version = answer.at("version").get<std::string>();
+  std::vector<Difference> differences;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    bytes += texts[i].text.size();
+    if (auto found = compare(*tokenizer, texts[i], answer.at("texts").at(i))) {
+      differences.push_back(std::move(*found));
+    }
+  }
+  const bool equal = differences.empty();
+  if (options.json) {
+    print_json(options, version, texts.size(), bytes, left_out, differences);
+    return static_cast<int>(equal ? ExitCode::good : ExitCode::check_failed);
+  }
+  if (!left_out.empty()) {
+    fmt::print("left out, since they are not UTF-8, which the package cannot take:\n{}\n",
+               listed(left_out));
+  }
+  if (!equal) print_difference(differences.front());
+  fmt::print("{}: {} of {} texts, {} bytes in all, {}tokenizers {}\n",
+             equal ? "equal" : "NOT EQUAL", equal ? texts.size() : differences.size(), texts.size(),
+             bytes, equal ? "id for id as " : "differ from ", version);
+  return static_cast<int>(equal ? ExitCode::good : ExitCode::check_failed);
+}
+
+std::function<int()> add(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("DIR", options->folder, "a folder with a tokenizer.json, or the file")->required();
+  app.add_option("FILES", options->paths, "texts besides those that are built in");
+  app.add_option("--against", options->against, "what to compare with: tokenizers")->required();
+  app.add_option("--text", options->texts, "a text itself; may be repeated")
+      ->allow_extra_args(false);
+  add_json_option(app, options->json);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+Command tokenizer_verify_command() {
+  return {"verify", "compare ids with those of the tokenizers package", add};
+}
+
+}  // namespace kha::cli

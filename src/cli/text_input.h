@@ -1,0 +1,21 @@
+// Texts named on a command line, as they are: nothing is skipped, NUL bytes and blanks count.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kha::cli {
+
+struct NamedText {
+  std::string name;
+  std::string text;
+};
+
+// `texts` first, then the files of `paths` (folders are entered) in order; standard input where
+// neither names any and `or_input` is set. Throws Error for what cannot be read.
+std::vector<NamedText> read_texts(const std::vector<std::string>& texts,
+                                  const std::vector<std::string>& paths, bool or_input);
+
+std::string read_standard_input();
+
+}  // namespace kha::cli
