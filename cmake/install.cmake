@@ -16,7 +16,7 @@ endforeach()
 install(DIRECTORY python/knocking_heads DESTINATION "${KHA_SITE}" FILES_MATCHING PATTERN "*.py")
 
 # `kha NAME` runs kha-NAME beside it: one launcher for each module that is a program.
-foreach(KHA_COMPANION curves tokenizer_peer)
+foreach(KHA_COMPANION curves parquet tokenizer_peer)
   configure_file(python/companions/companion.in "${CMAKE_BINARY_DIR}/companions/kha-${KHA_COMPANION}" @ONLY)
   install(PROGRAMS "${CMAKE_BINARY_DIR}/companions/kha-${KHA_COMPANION}" DESTINATION bin)
 endforeach()

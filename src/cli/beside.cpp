@@ -35,14 +35,6 @@ std::vector<std::string> words_of(const std::filesystem::path& program,
 
 }  // namespace
 
-std::optional<std::filesystem::path> program_beside(const std::string& name) {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return {};
-  const auto program = self.parent_path() / name;
-  return access(program.c_str(), X_OK) == 0 ? std::optional(program) : std::nullopt;
-}
-
 void become(const std::filesystem::path& program, const std::vector<std::string>& arguments) {
   auto words = words_of(program, arguments);
   execv(program.c_str(), argument_list(words).data());

@@ -1,15 +1,13 @@
-// The programs that stand beside this one in its folder: kha-engine, and companions kha-NAME.
+// Running the programs that stand beside this one: kha-engine, and companions kha-NAME.
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
-namespace kha::cli {
+#include "kha/core/program_beside.h"
 
-// FOLDER-OF-THIS-PROGRAM/name when it can be run.
-std::optional<std::filesystem::path> program_beside(const std::string& name);
+namespace kha::cli {
 
 // Becomes that program, with `arguments` behind its name. Returns only when that fails: throws.
 [[noreturn]] void become(const std::filesystem::path& program,

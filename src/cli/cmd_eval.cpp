@@ -6,8 +6,8 @@
 #include "cli/commands.h"
 #include "cli/open_model.h"
 #include "cli/text_shard.h"
+#include "kha/core/progress.h"
 #include "train/evaluate.h"
-#include "train/progress.h"
 #include "train/what_ran.h"
 
 namespace kha::cli {

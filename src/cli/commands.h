@@ -10,6 +10,7 @@ Command fold_command();
 Command inspect_command();
 Command doctor_command();
 Command tokenizer_command();
+Command data_command();
 
 // kha-engine
 Command train_command();

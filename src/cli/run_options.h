@@ -1,4 +1,4 @@
-// The options by which `kha train` and `kha compare` name a run.
+// The options by which `kha train`, `kha compare` and `kha data` name a run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,6 +16,10 @@ struct RunArguments {
   bool dry_run = false;
 };
 
+// --set alone, and with the file.
+void add_set_option(CLI::App& app, RunArguments& arguments);
+void add_config_options(CLI::App& app, RunArguments& arguments);
+// These, and what a command that trains has beside them.
 void add_run_options(CLI::App& app, RunArguments& arguments);
 
 // The file (or the defaults) with the sets on top. A run folder stands for its config.toml.

@@ -24,11 +24,14 @@ void write_random_ids(const std::filesystem::path& file, int64_t vocabulary, int
 
 }  // namespace
 
-std::shared_ptr<const Corpus> synthetic_corpus(int64_t vocabulary, int64_t tokens, uint64_t seed) {
+std::shared_ptr<const RunCorpus> synthetic_corpus(int64_t vocabulary, int64_t tokens,
+                                                  uint64_t seed) {
   const TemporaryFolder folder("ids");
   const auto file = folder.path() / "train.tokens";
   write_random_ids(file, vocabulary, tokens, seed);
-  return std::make_shared<const Corpus>(Corpus{TokenShard::open(file, 0), std::nullopt, {}});
+  RunCorpus corpus{.sources = {}, .names = {""}, .weights = {1}};
+  corpus.sources.push_back({TokenShard::open(file, 0), std::nullopt, {}});
+  return std::make_shared<const RunCorpus>(std::move(corpus));
 }
 
 }  // namespace kha::cli

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "kha/core/atomic_file.h"
+#include "kha/core/progress.h"
 #include "train/compare.h"
-#include "train/progress.h"
 
 namespace kha {
 namespace {

@@ -35,6 +35,15 @@ double Evaluation::bits_per_byte() const {
   return nats / std::numbers::ln2 / static_cast<double>(bytes);
 }
 
+void add(Evaluation& sum, const Evaluation& part, int64_t first_document) {
+  sum.nats += part.nats;
+  sum.targets += part.targets;
+  sum.bytes += part.bytes;
+  for (const auto& [document, loss] : part.documents) {
+    sum.documents[first_document + document] = loss;
+  }
+}
+
 Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
                     const Arithmetic& arithmetic, const TokenShard& shard,
                     const Tokenizer& tokenizer, const EvaluationPlan& plan,

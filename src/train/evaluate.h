@@ -33,6 +33,9 @@ struct EvaluationPlan {
   Packing packing = {};
 };
 
+// Adds the figures of another shard, whose documents are counted from `first_document` on.
+void add(Evaluation& sum, const Evaluation& part, int64_t first_document);
+
 // No gradient, no change of the parameters. `progress` gets windows done and their number.
 Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
                     const Arithmetic& arithmetic, const TokenShard& shard,

@@ -31,8 +31,8 @@ Json to_json(const SlotSimilarity& slot) {
 }  // namespace
 
 Batch watched_batch(const Session& session) {
-  const TokenShard& shard =
-      session.corpus->validation ? *session.corpus->validation : session.corpus->train;
+  const Corpus& source = session.corpus->sources.front();
+  const TokenShard& shard = source.validation ? *source.validation : source.train;
   const int64_t context = std::min(session.config.train.context, watched_context);
   const auto windows = evaluation_windows(shard.tokens(), context, watched_tokens);
   Batch batch;

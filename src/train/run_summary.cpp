@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 Json key_of(const Session& session) {
   const EvaluationPlan plan = session.evaluation_plan();
   return {{"step", session.state.step},
-          {"text", session.corpus->summary.fingerprint},
+          {"text", session.corpus->fingerprint()},
           {"split_seed", session.config.data.split_seed},
           {"validation_share", session.config.data.validation_share},
           {"context", plan.context},

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kha/core/check_tensors.h"
+#include "kha/core/corpus_line.h"
 #include "kha/core/error.h"
 #include "kha/core/model_folder.h"
 #include "kha/core/model_tokenizer.h"
@@ -16,31 +17,6 @@
 
 namespace kha {
 namespace {
-
-std::filesystem::path cache_folder(const RunConfig& config) {
-  return config.data.cache.empty() ? std::filesystem::path(config.run.folder) / ".data"
-                                   : std::filesystem::path(config.data.cache);
-}
-
-void print_corpus(const CorpusSummary& s, Progress& progress) {
-  progress.line(fmt::format(
-      "text: {} in {} documents, {} tokens to train on, {} held out in {} documents ({})",
-      bytes_text(static_cast<double>(s.train.bytes + s.validation.bytes)),
-      s.train.documents + s.validation.documents, s.train.tokens, s.validation.tokens,
-      s.validation.documents,
-      s.reused ? "shards were there" : "shards written to " + s.folder.string()));
-  const int64_t skipped = s.skipped.empty + s.skipped.binary;
-  if (skipped > 0) {
-    progress.line(
-        fmt::format("  skipped: {} empty, {} binary files", s.skipped.empty, s.skipped.binary));
-  }
-  if (s.text_changed()) {
-    progress.line(fmt::format(
-        "  note: this text is not the one the configuration names (fingerprint {}, expected {}); "
-        "losses do not compare with that one's",
-        s.fingerprint, s.expected_fingerprint));
-  }
-}
 
 // The maps of a model that starts from another model's weights: names that are new.
 std::vector<std::string> added_maps(const ModelFiles& files,
@@ -102,16 +78,6 @@ void take_shape(RunConfig& config, const ModelConfig& base, const std::string& w
       std::max(base.max_position_embeddings, config.train.context);
 }
 
-// The tokenizer that the run names; else that of the model it starts from; else bytes.
-std::shared_ptr<const Tokenizer> tokenizer_of(const RunConfig& config) {
-  if (!config.data.tokenizer.empty()) return open_tokenizer(config.data.tokenizer);
-  if (!config.init.from.empty()) {
-    const auto folder = resolve_model_folder(config.init.from);
-    return open_model_tokenizer(folder, read_model_config(folder).vocab_size);
-  }
-  return byte_tokenizer();
-}
-
 Parameters parameters_from(const std::filesystem::path& folder, RunConfig& config,
                            const Tokenizer& tokenizer, Progress& progress) {
   const ModelConfig base = read_model_config(folder);
@@ -148,10 +114,7 @@ void inherit_optimizer(const std::filesystem::path& folder, Session& session, Pr
 
 }  // namespace
 
-BatchPlan Session::batch_plan() const {
-  return {corpus->train.tokens(), config.train.context,
-          config.train.batch * config.train.accumulate, static_cast<uint64_t>(config.run.seed)};
-}
+BatchPlan Session::batch_plan() const { return kha::batch_plan(config, *corpus); }
 
 Packing Session::packing() const {
   return {.document_mask = config.data.document_mask,
@@ -174,35 +137,15 @@ void take_tokenizer(RunConfig& config, const Tokenizer& tokenizer) {
   if (tokenizer.end_id() >= 0) config.model.eos_token_id = {tokenizer.end_id()};
 }
 
-std::shared_ptr<const Corpus> open_corpus(RunConfig& config, Progress& progress) {
-  CorpusOptions options{.text = {.paths = config.data.paths, .extensions = config.data.extensions},
-                        .tokenizer = tokenizer_of(config),
-                        .validation_share = config.data.validation_share,
-                        .split_seed = static_cast<uint64_t>(config.data.split_seed),
-                        .cache_dir = cache_folder(config),
-                        .expected_fingerprint = config.data.fingerprint,
-                        .context = config.train.context};
-  if (config.data.paths.empty()) {
-    fail({.what = "the run has no text",
-          .where = "data.paths",
-          .expected = "files or folders",
-          .found = "an empty list",
-          .next = "--set 'data.paths=[\"FOLDER\"]', or set it in the file"});
-  }
-  auto corpus = std::make_shared<Corpus>(
-      prepare_corpus(options, [&](CorpusStage stage, uint64_t done, uint64_t total) {
-        const std::string what =
-            stage == CorpusStage::reading ? "reading text" : "writing token shards";
-        progress.passing(total > 0
-                             ? fmt::format("{} {:.0f} %", what, 100.0 * done / total)
-                             : fmt::format("{} {}", what, bytes_text(static_cast<double>(done))));
-      }));
+std::shared_ptr<const RunCorpus> open_corpus(RunConfig& config, Progress& progress) {
+  auto corpus = std::make_shared<RunCorpus>(prepare_run_corpus(config, CorpusLine(progress)));
   take_tokenizer(config, *corpus->tokenizer);
-  print_corpus(corpus->summary, progress);
+  for (const auto& line : describe(*corpus)) progress.line(line);
   return corpus;
 }
 
-Session start_session(RunConfig config, std::shared_ptr<const Corpus> corpus, Progress& progress) {
+Session start_session(RunConfig config, std::shared_ptr<const RunCorpus> corpus,
+                      Progress& progress) {
   choose_allocator(config.train.allocator);
   std::vector<std::string> warnings;
   const Arithmetic arithmetic = resolve_arithmetic(config, warnings);

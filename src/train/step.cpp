@@ -88,8 +88,8 @@ void TrainStep::fill_micro_batches(int64_t step) {
   const TrainOptions& t = session_.config.train;
   micro_batches_.resize(t.accumulate);
   for (int64_t i = 0; i < t.accumulate; ++i) {
-    fill_batch(session_.corpus->train, plan_.windows(step, i * t.batch, t.batch), t.context,
-               session_.evaluation_plan().boundary, micro_batches_[i]);
+    fill_batch(session_.corpus->train_shards(), plan_.windows(step, i * t.batch, t.batch),
+               t.context, session_.evaluation_plan().boundary, micro_batches_[i]);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "kha/core/command_line.h"
@@ -57,7 +59,7 @@ class Loop {
   // Until the last step or a signal.
   void run() {
     const TrainOptions& t = session_.config.train;
-    const bool validates = session_.corpus->validation.has_value();
+    const bool validates = session_.corpus->has_validation();
     while (session_.state.step < t.steps && interrupt_signal() == 0) {
       one_step();
       const int64_t step = session_.state.step;
@@ -66,18 +68,13 @@ class Loop {
     }
   }
 
+  // Of all sources together, and of each where there are several.
   Evaluation validate() {
-    const Evaluation e =
-        evaluate(session_.config.model, session_.parameters, session_.arithmetic,
-                 *session_.corpus->validation, *session_.corpus->tokenizer,
-                 session_.evaluation_plan(), [&](int64_t done, int64_t all) {
-                   progress_.passing(fmt::format("validation {:.0f} %", 100.0 * done / all));
-                 });
     const TrainingState& s = session_.state;
-    nlohmann::ordered_json line{{"step", s.step},
-                                {"tokens", s.tokens},
-                                {"val/loss", e.loss()},
-                                {"val/bits_per_byte", e.bits_per_byte()}};
+    nlohmann::ordered_json line{{"step", s.step}, {"tokens", s.tokens}};
+    const Evaluation e = evaluate_sources(line);
+    line["val/loss"] = e.loss();
+    line["val/bits_per_byte"] = e.bits_per_byte();
     write_observed(line);
     documents_.write(
         {{"step", s.step}, {"tokens", s.tokens}, {"documents", documents_to_json(e.documents)}});
@@ -93,7 +90,7 @@ class Loop {
     saved_step_ = s.step;
     write_heads(folder_.path(), s, heads());
     const bool validation_follows =
-        session_.corpus->validation && s.step >= session_.config.train.steps;
+        session_.corpus->has_validation() && s.step >= session_.config.train.steps;
     if (observed_step_ != s.step && !validation_follows) {
       write_observed({{"step", s.step}, {"tokens", s.tokens}});
     }
@@ -122,6 +119,36 @@ class Loop {
     add_head_metrics(heads(), line);
     log_.write(line);
     observed_step_ = session_.state.step;
+  }
+
+  Evaluation evaluate_sources(nlohmann::ordered_json& line) {
+    const RunCorpus& corpus = *session_.corpus;
+    Evaluation all;
+    int64_t documents = 0;
+    for (size_t i = 0; i < corpus.sources.size(); ++i) {
+      const auto& shard = corpus.sources[i].validation;
+      if (!shard) continue;
+      const Evaluation part = evaluate_source(*shard, corpus.share(i));
+      add(all, part, documents);
+      documents += shard->documents();
+      if (corpus.sources.size() == 1) continue;
+      line["val/loss/" + corpus.names[i]] = part.loss();
+      progress_.line(fmt::format("  {}: validation loss {:.4f}", corpus.names[i], part.loss()));
+    }
+    return all;
+  }
+
+  // With its share of the tokens that an evaluation may read.
+  Evaluation evaluate_source(const TokenShard& shard, double share) {
+    EvaluationPlan plan = session_.evaluation_plan();
+    if (plan.max_tokens > 0) {
+      plan.max_tokens =
+          std::max<int64_t>(1, std::llround(share * static_cast<double>(plan.max_tokens)));
+    }
+    return evaluate(session_.config.model, session_.parameters, session_.arithmetic, shard,
+                    *session_.corpus->tokenizer, plan, [&](int64_t done, int64_t all) {
+                      progress_.passing(fmt::format("validation {:.0f} %", 100.0 * done / all));
+                    });
   }
 
   void one_step() {
@@ -228,14 +255,14 @@ TrainReport finish(Session& session, Loop& loop, const RunFolder& folder, bool t
   report.summary.peak_bytes = peak_resident_bytes();
   if (s.seconds > 0) report.summary.tokens_per_second = static_cast<double>(s.tokens) / s.seconds;
   report.summary.mfu = loop.mfu(report.summary.tokens_per_second);
-  if (session.corpus->validation) report.summary.validation = loop.validate();
+  if (session.corpus->has_validation()) report.summary.validation = loop.validate();
   write_run_summary(folder.path(), session, report.summary);
   return report;
 }
 
 }  // namespace
 
-TrainReport train(const TrainRequest& request, std::shared_ptr<const Corpus> corpus) {
+TrainReport train(const TrainRequest& request, std::shared_ptr<const RunCorpus> corpus) {
   Progress progress(request.label);
   RunConfig config = request.config;
   const RunFolder folder(config.run_folder());
@@ -270,7 +297,7 @@ void print_plan(RunConfig config) {
   progress.line(
       fmt::format("plan: {} steps of {} tokens = {:.3g} tokens ({:.2f} epochs), state {}, into {}",
                   c.train.steps, c.tokens_per_step(), tokens,
-                  tokens / static_cast<double>(session.corpus->train.tokens()),
+                  tokens / static_cast<double>(session.corpus->train_tokens()),
                   bytes_text(16.0 * count_parameters(c.model).total), c.run_folder().string()));
 }
 

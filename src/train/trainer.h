@@ -29,7 +29,7 @@ struct TrainReport {
 // Trains to the end, or until a signal, whose state it saves. The text may have been opened by the
 // caller, who trains several runs on it. Errors: everything that Error says, and a loss or gradient
 // that is not finite (the batch is saved, the weights stay as of the last checkpoint).
-TrainReport train(const TrainRequest& request, std::shared_ptr<const Corpus> corpus = {});
+TrainReport train(const TrainRequest& request, std::shared_ptr<const RunCorpus> corpus = {});
 
 // Says what a run would do without doing it: model, text, groups, memory of the state, steps.
 void print_plan(RunConfig config);

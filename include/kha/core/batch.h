@@ -31,8 +31,12 @@ struct Batch {
 };
 
 // Fills `batch`, reusing its memory, with one row a window. Targets within a document's prompt are
-// never counted. The windows must lie in the shard and
-// have at most `context` targets. Throws Error for an id outside the shard's vocabulary.
+// never counted. A window lies in shards[window.source]
+// and has at most `context` targets. Throws Error for an id outside the shard's vocabulary.
+void fill_batch(std::span<const TokenShard* const> shards, std::span<const Window> windows,
+                std::int64_t context, BoundaryTargets boundary, Batch& batch);
+
+// The same for windows of one shard.
 void fill_batch(const TokenShard& shard, std::span<const Window> windows, std::int64_t context,
                 BoundaryTargets boundary, Batch& batch);
 

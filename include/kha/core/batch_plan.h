@@ -8,14 +8,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 namespace kha {
+
+class MixtureOrder;
 
 // `targets` predictions: inputs are tokens [begin, begin + targets), targets one further.
 struct Window {
   std::int64_t begin = 0;
   std::int64_t targets = 0;
+  std::int64_t source = 0;  // the shard that it lies in
   bool operator==(const Window&) const = default;
 };
 
@@ -29,8 +34,20 @@ struct DataPosition {
   bool operator==(const DataPosition&) const = default;
 };
 
+// One of the shards that a run draws from.
+struct PlanSource {
+  std::int64_t tokens = 0;
+  double weight = 1;  // its share of the sequences, when divided by the sum of all weights
+};
+
 class BatchPlan {
  public:
+  // Several sources. After any number of sequences, each source has given its share of them to
+  // within one sequence; each has epochs and an order of its own. One source gives what the other
+  // constructor does. Throws Error as that one does, and for a weight that is not above 0.
+  BatchPlan(std::span<const PlanSource> sources, std::int64_t context,
+            std::int64_t sequences_per_batch, std::uint64_t seed);
+
   // Throws Error when context or sequences_per_batch is below 1, or tokens below context + 1.
   BatchPlan(std::int64_t tokens, std::int64_t context, std::int64_t sequences_per_batch,
             std::uint64_t seed);
@@ -48,21 +65,31 @@ class BatchPlan {
   // data, context, batch size or seed changed since it was saved.
   void check(const DataPosition& saved) const;
 
-  // The same in every epoch: as many as fit behind the largest offset, and at least one.
-  std::int64_t windows_per_epoch() const { return windows_per_epoch_; }
+  // Of the first source, the same in every epoch: as many as fit behind the largest offset, and at
+  // least one.
+  std::int64_t windows_per_epoch() const { return sources_.front().windows_per_epoch; }
   std::int64_t context() const { return context_; }
   std::int64_t sequences_per_batch() const { return sequences_per_batch_; }
 
  private:
   std::int64_t first_sequence(std::int64_t step) const;
-  std::int64_t window_begin(std::int64_t sequence_index) const;
-  std::int64_t epoch_offset(std::int64_t epoch) const;
+  Window window(std::int64_t sequence_index) const;
 
-  std::int64_t tokens_;
+  // The windows of one source; `index` counts its own sequences.
+  struct Source {
+    std::int64_t tokens = 0;
+    std::int64_t context = 0;
+    std::uint64_t seed = 0;
+    std::int64_t windows_per_epoch = 0;
+
+    std::int64_t window_begin(std::int64_t index) const;
+    std::int64_t epoch_offset(std::int64_t epoch) const;
+  };
+
   std::int64_t context_;
   std::int64_t sequences_per_batch_;
-  std::uint64_t seed_;
-  std::int64_t windows_per_epoch_;
+  std::vector<Source> sources_;
+  std::shared_ptr<const MixtureOrder> order_;
 };
 
 // Windows for measuring a loss: they share no target, and the last one is shorter when the tokens

@@ -24,6 +24,16 @@
 
 namespace kha {
 
+// Where the documents of JSON lines and Parquet rows are.
+struct DocumentKeys {
+  std::string text = "text";
+  // Both or none. A document is then a prompt, which is given and not learned, and an answer. They
+  // are tokenised apart, so that the border between them is exact.
+  std::string prompt = {};
+  std::string answer = {};
+  bool with_prompt() const { return !prompt.empty(); }
+};
+
 struct CorpusOptions {
   TextSourceOptions text;
   std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();
@@ -33,6 +43,10 @@ struct CorpusOptions {
   std::string expected_fingerprint;  // of an earlier run; empty expects nothing
   std::int64_t context = 0;          // each split must fill one window of context + 1 tokens
   unsigned threads = 0;              // that tokenise; 0: one a core
+  DocumentKeys keys = {};
+  std::int64_t most_bad_lines = 0;  // lines that are no document and are skipped; one more stops
+  std::string raw_type = {};        // of .bin files: uint16 or uint32; empty refuses them
+  std::filesystem::path parquet_reader = {};  // the program kha-parquet; empty: there is none
 };
 
 struct SplitSummary {
@@ -42,6 +56,26 @@ struct SplitSummary {
   bool operator==(const SplitSummary&) const = default;
 };
 
+// A line that is not a document: not JSON, not UTF-8, without the key, too long.
+struct BadLine {
+  std::string what;
+  std::string where;  // file, line, byte
+  std::string expected;
+  std::string found;
+};
+
+struct BadLines {
+  std::int64_t count = 0;
+  std::vector<BadLine> first;  // at most three of them
+};
+
+// Of the documents' text; ids that came as such have none.
+struct TextCounts {
+  std::int64_t carriage_returns = 0;
+  std::int64_t byte_order_marks = 0;  // at the beginning of a document
+  std::int64_t invalid_bytes = 0;     // that are not UTF-8
+};
+
 struct CorpusSummary {
   std::string fingerprint;
   std::string expected_fingerprint;  // as in the options
@@ -49,6 +83,8 @@ struct CorpusSummary {
   SplitSummary validation;
   SkippedFiles skipped;
   std::int64_t empty_documents = 0;  // blanks only, or nothing that became a token: left out
+  BadLines bad_lines = {};           // skipped
+  TextCounts text = {};
   double validation_share = 0;
   std::uint64_t split_seed = 0;
   std::filesystem::path folder;  // of the shards
@@ -64,7 +100,6 @@ struct Corpus {
   TokenShard train;
   std::optional<TokenShard> validation;  // nothing when validation_share is 0
   CorpusSummary summary;
-  std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();  // that made the ids
 };
 
 enum class CorpusStage { reading, writing };
@@ -78,9 +113,15 @@ using CorpusProgress =
 // about 32 MiB of text lie in its folder `parts`: an interrupted preparation goes on behind them,
 // and ends with the same bytes. Neither threads nor interruptions change a byte. Of several
 // processes that want the same folder, one writes and the others wait. Throws Error as
-// collect_text(); when the share is outside [0, 1); when the text, or one split of it, is under one
+// collect_text(); when a file
+// is damaged, or has ids of another tokenizer; when there are more bad lines than may be skipped;
+// when the share is outside [0, 1); when the text, or one split of it, is under one
 // window; when the folder cannot be written.
 Corpus prepare_corpus(const CorpusOptions& options, const CorpusProgress& progress = {});
+
+// What a person wants to know of it, a line each: sizes, what was skipped, whether the text is the
+// one that was expected.
+std::vector<std::string> describe(const CorpusSummary& summary);
 
 // The summary as JSON, as written to summary.json, ending in a newline.
 std::string to_json(const CorpusSummary& summary);

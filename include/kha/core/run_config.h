@@ -37,9 +37,15 @@ struct DataOptions {
   std::vector<std::string> extensions;  // of files in folders; empty: every text file
   double validation_share = 0.02;       // of the documents
   int64_t split_seed = 1;
-  std::string fingerprint;       // the text that was meant; another is reported, not refused
-  std::string cache;             // folder of token shards; empty: folder/.data
-  bool boundary_targets = true;  // count the guess of a document's first token
+  std::string fingerprint;        // the text that was meant; another is reported, not refused
+  std::string cache;              // folder of token shards; empty: folder/.data
+  bool boundary_targets = true;   // count the guess of a document's first token
+  std::vector<double> weights;    // of the paths, one each; empty: all text is one source
+  std::string text_key = "text";  // of JSON lines and Parquet rows
+  std::string prompt_key;         // with answer_key: the prompt is given, not learned
+  std::string answer_key;
+  int64_t bad_lines = 0;         // lines that are no document and are skipped, at most
+  std::string raw_type;          // of .bin files: uint16 | uint32
   std::string tokenizer;         // a tokenizer.json or its folder; empty: bytes, or init.from's own
   int64_t vocab_multiple = 1;    // rows of the embedding are a multiple of this
   bool document_mask = false;    // a token sees its own document only
@@ -122,7 +128,8 @@ enum class OnResume {
   refused,  // would silently make another run (model, data, seed, batch)
 };
 
-using FieldValue = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*>;
+using FieldValue = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*,
+                                std::vector<double>*>;
 
 struct Field {
   std::string key;  // "train.steps"

@@ -67,6 +67,16 @@ struct Assign {
     if (!text) wrong_type(field, where, "a text in quotes", node);
     *value = *text;
   }
+  void operator()(std::vector<double>* value) const {
+    const auto* list = node.as_array();
+    if (!list) wrong_type(field, where, "a list of numbers", node);
+    value->clear();
+    for (const auto& entry : *list) {
+      const auto number = entry.is_number() ? entry.value<double>() : std::optional<double>{};
+      if (!number) wrong_type(field, where, "a list of numbers", node);
+      value->push_back(*number);
+    }
+  }
   void operator()(std::vector<std::string>* value) const {
     const auto* list = node.as_array();
     if (!list) wrong_type(field, where, "a list of texts", node);
@@ -106,6 +116,11 @@ std::string value_text(const FieldValue& value) {
     std::string operator()(const double* v) const { return number_text(*v); }
     std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
     std::string operator()(const std::string* v) const { return quoted(*v); }
+    std::string operator()(const std::vector<double>* v) const {
+      std::vector<std::string> parts;
+      for (const double each : *v) parts.push_back(number_text(each));
+      return fmt::format("[{}]", fmt::join(parts, ", "));
+    }
     std::string operator()(const std::vector<std::string>* v) const {
       std::vector<std::string> parts;
       for (const auto& each : *v) parts.push_back(quoted(each));

@@ -78,8 +78,8 @@ void add_knock(std::vector<Field>& f, RunConfig& c) {
 }
 
 void add_data(std::vector<Field>& f, RunConfig& c) {
-  f.push_back(
-      {"data.paths", &c.data.paths, refused, "text files or folders; every file is a document"});
+  f.push_back({"data.paths", &c.data.paths, refused,
+               "data files or folders: text, .jsonl, .parquet, .tokens, .bin"});
   f.push_back({"data.extensions", &c.data.extensions, refused,
                "of files in folders; empty: every text file"});
   f.push_back({"data.validation_share",
@@ -110,6 +110,24 @@ void add_data(std::vector<Field>& f, RunConfig& c) {
       {"data.document_mask", &c.data.document_mask, refused, "a token sees its own document only"});
   f.push_back({"data.reset_positions", &c.data.reset_positions, refused,
                "each document begins at position 0"});
+  f.push_back({"data.weights", &c.data.weights, refused,
+               "share of each path in training; empty: all text is one source"});
+  f.push_back({"data.text_key", &c.data.text_key, refused, "key of the text in JSON lines"});
+  f.push_back({"data.prompt_key", &c.data.prompt_key, refused,
+               "key of a prompt, which is not learned; needs answer_key"});
+  f.push_back({"data.answer_key", &c.data.answer_key, refused, "key of the answer to it"});
+  f.push_back({"data.bad_lines",
+               &c.data.bad_lines,
+               noted,
+               "most lines that are no document and are skipped; 0: stop at the first",
+               {},
+               0,
+               large});
+  f.push_back({"data.raw_type",
+               &c.data.raw_type,
+               refused,
+               "width of the ids in .bin files",
+               {"", "uint16", "uint32"}});
 }
 
 void add_train(std::vector<Field>& f, RunConfig& c) {

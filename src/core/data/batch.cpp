@@ -73,14 +73,21 @@ void fill_row(const TokenShard& shard, const Window& window, BoundaryTargets bou
 
 }  // namespace
 
-void fill_batch(const TokenShard& shard, std::span<const Window> windows, std::int64_t context,
-                BoundaryTargets boundary, Batch& batch) {
+void fill_batch(std::span<const TokenShard* const> shards, std::span<const Window> windows,
+                std::int64_t context, BoundaryTargets boundary, Batch& batch) {
   resize(batch, static_cast<std::int64_t>(windows.size()), context);
   for (std::size_t row = 0; row < windows.size(); ++row) {
-    fill_row(shard, windows[row], boundary, static_cast<std::int64_t>(row) * context, batch);
+    fill_row(*shards[windows[row].source], windows[row], boundary,
+             static_cast<std::int64_t>(row) * context, batch);
   }
   batch.counted_targets =
       std::accumulate(batch.counted.begin(), batch.counted.end(), std::int64_t{0});
+}
+
+void fill_batch(const TokenShard& shard, std::span<const Window> windows, std::int64_t context,
+                BoundaryTargets boundary, Batch& batch) {
+  const TokenShard* const shards[] = {&shard};
+  fill_batch(shards, windows, context, boundary, batch);
 }
 
 }  // namespace kha

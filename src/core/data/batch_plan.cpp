@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/data/keyed_order.h"
+#include "core/data/mixture_order.h"
 #include "kha/core/error.h"
 
 namespace kha {
@@ -38,16 +39,30 @@ std::int64_t count_windows(std::int64_t tokens, std::int64_t context) {
 
 BatchPlan::BatchPlan(std::int64_t tokens, std::int64_t context, std::int64_t sequences_per_batch,
                      std::uint64_t seed)
-    : tokens_(tokens), context_(context), sequences_per_batch_(sequences_per_batch), seed_(seed) {
+    : BatchPlan(std::vector<PlanSource>{{.tokens = tokens}}, context, sequences_per_batch, seed) {}
+
+BatchPlan::BatchPlan(std::span<const PlanSource> sources, std::int64_t context,
+                     std::int64_t sequences_per_batch, std::uint64_t seed)
+    : context_(context), sequences_per_batch_(sequences_per_batch) {
   require_at_least(1, context, "context");
   require_at_least(1, sequences_per_batch, "sequences per batch");
-  if (tokens - 1 < context) {
-    fail({.what = "the training data is shorter than one window",
-          .expected = "at least context + 1 tokens, with context " + std::to_string(context),
-          .found = std::to_string(tokens) + " tokens",
-          .next = "add text or lower the context"});
+  std::vector<double> weights;
+  for (const PlanSource& source : sources) {
+    if (source.tokens - 1 < context) {
+      fail({.what = "the training data is shorter than one window",
+            .expected = "at least context + 1 tokens, with context " + std::to_string(context),
+            .found = std::to_string(source.tokens) + " tokens",
+            .next = "add text or lower the context"});
+    }
+    // The first source has the seed itself, as a run with one source always had.
+    const std::uint64_t own = sources_.empty() ? seed : mix(seed, sources_.size());
+    sources_.push_back({.tokens = source.tokens,
+                        .context = context,
+                        .seed = own,
+                        .windows_per_epoch = count_windows(source.tokens, context)});
+    weights.push_back(source.weight);
   }
-  windows_per_epoch_ = count_windows(tokens, context);
+  order_ = std::make_shared<const MixtureOrder>(weights);
 }
 
 std::vector<Window> BatchPlan::windows(std::int64_t step, std::int64_t first,
@@ -63,7 +78,7 @@ std::vector<Window> BatchPlan::windows(std::int64_t step, std::int64_t first,
   std::vector<Window> result;
   result.reserve(count);
   for (std::int64_t i = first; i < first + count; ++i) {
-    result.push_back({window_begin(step_begin + i), context_});
+    result.push_back(window(step_begin + i));
   }
   return result;
 }
@@ -72,12 +87,20 @@ std::vector<Window> BatchPlan::windows(std::int64_t step) const {
   return windows(step, 0, sequences_per_batch_);
 }
 
+Window BatchPlan::window(std::int64_t sequence_index) const {
+  const std::int64_t source = order_->source(sequence_index);
+  const std::int64_t index = order_->before(sequence_index, source);
+  return {sources_[source].window_begin(index), context_, source};
+}
+
 DataPosition BatchPlan::position(std::int64_t step) const {
   const std::int64_t sequence = first_sequence(step);
+  const std::int64_t source = order_->source(sequence);
+  const std::int64_t index = order_->before(sequence, source);
   return {.step = step,
           .sequence_index = sequence,
-          .epoch = sequence / windows_per_epoch_,
-          .window_begin = window_begin(sequence)};
+          .epoch = index / sources_[source].windows_per_epoch,
+          .window_begin = sources_[source].window_begin(index)};
 }
 
 void BatchPlan::check(const DataPosition& saved) const {
@@ -89,7 +112,8 @@ void BatchPlan::check(const DataPosition& saved) const {
         .found = describe(now),
         .cause = saved.sequence_index != now.sequence_index
                      ? "the number of sequences per batch changed"
-                     : "the text, the context length, the held-out share or the data seed changed",
+                     : "the text, its weights, the context length, the held-out share or the data "
+                       "seed changed",
         .next = "resume with the settings and text of the run, or start a new run from the "
                 "checkpoint's weights (init.from)"});
 }
@@ -107,19 +131,18 @@ std::int64_t BatchPlan::first_sequence(std::int64_t step) const {
   return step * sequences_per_batch_;
 }
 
-std::int64_t BatchPlan::epoch_offset(std::int64_t epoch) const {
-  const std::int64_t slack = tokens_ - 1 - windows_per_epoch_ * context_;
-  const std::int64_t choices = std::min(context_, slack + 1);
-  const std::uint64_t word = mix(mix(seed_, static_cast<std::uint64_t>(epoch)), offset_stream);
+std::int64_t BatchPlan::Source::epoch_offset(std::int64_t epoch) const {
+  const std::int64_t slack = tokens - 1 - windows_per_epoch * context;
+  const std::int64_t choices = std::min(context, slack + 1);
+  const std::uint64_t word = mix(mix(seed, static_cast<std::uint64_t>(epoch)), offset_stream);
   return static_cast<std::int64_t>(below(static_cast<std::uint64_t>(choices), word));
 }
 
-std::int64_t BatchPlan::window_begin(std::int64_t sequence_index) const {
-  const std::int64_t epoch = sequence_index / windows_per_epoch_;
-  const std::uint64_t key = mix(mix(seed_, static_cast<std::uint64_t>(epoch)), order_stream);
-  const std::uint64_t window =
-      keyed_permutation(sequence_index % windows_per_epoch_, windows_per_epoch_, key);
-  return epoch_offset(epoch) + static_cast<std::int64_t>(window) * context_;
+std::int64_t BatchPlan::Source::window_begin(std::int64_t index) const {
+  const std::int64_t epoch = index / windows_per_epoch;
+  const std::uint64_t key = mix(mix(seed, static_cast<std::uint64_t>(epoch)), order_stream);
+  const std::uint64_t window = keyed_permutation(index % windows_per_epoch, windows_per_epoch, key);
+  return epoch_offset(epoch) + static_cast<std::int64_t>(window) * context;
 }
 
 std::vector<Window> evaluation_windows(std::int64_t tokens, std::int64_t context,

@@ -32,6 +32,10 @@ std::string cache_key(const std::string& fingerprint, const CorpusOptions& optio
   ChecksumStream128 key;
   key.update(std::as_bytes(std::span(fingerprint)));
   key.update(std::as_bytes(std::span(numbers)));
+  const DocumentKeys& keys = options.keys;
+  for (const std::string& text : {keys.text, keys.prompt, keys.answer, options.raw_type}) {
+    key.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
+  }
   return to_hex(key.digest());
 }
 
@@ -127,14 +131,28 @@ Corpus open_or_write(const TextSource& source, const CorpusOptions& options,
   return std::move(*corpus);
 }
 
+void check_keys(const DocumentKeys& keys) {
+  if (keys.prompt.empty() == keys.answer.empty()) return;
+  const bool prompt = !keys.prompt.empty();
+  fail({.what = prompt ? "data.prompt_key is set, and data.answer_key is not"
+                       : "data.answer_key is set, and data.prompt_key is not",
+        .expected = "both, or none of them",
+        .found = "`" + keys.prompt + keys.answer + "` alone",
+        .next = prompt ? "name the key of the answers: --set data.answer_key=KEY"
+                       : "name the key of the prompts: --set data.prompt_key=KEY"});
+}
+
 }  // namespace
 
 Corpus prepare_corpus(const CorpusOptions& options, const CorpusProgress& progress) {
   check_share(options.validation_share);
+  check_keys(options.keys);
   const TextSource source = collect_text(options.text, [&](std::uint64_t bytes) {
     if (progress) progress(CorpusStage::reading, bytes, 0);
   });
   Corpus corpus = open_or_write(source, options, progress);
+  const BadLines& bad = corpus.summary.bad_lines;
+  if (bad.count > options.most_bad_lines) fail_for_line(bad.first.back(), options);
   check_sizes(corpus.summary, options);
   return corpus;
 }

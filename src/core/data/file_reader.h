@@ -13,11 +13,6 @@ namespace kha {
 // Bytes of text after which a unit ends.
 inline constexpr std::size_t unit_size = std::size_t{1} << 20;
 
-// A document up to this size is tokenised as a whole. A longer one is cut, where it can be behind
-// the end of a line that a letter follows: the split patterns of byte-level tokenizers cut there
-// too, so that the ids are those of the whole.
-inline constexpr std::size_t most_whole = std::size_t{4} << 20;
-
 // The longest line that is read; a longer one is a bad line.
 inline constexpr std::size_t most_line = std::size_t{32} << 20;
 

@@ -25,6 +25,8 @@ nlohmann::ordered_json as_json(const PartRecord& record) {
           {"train", split_as_json(record.train)},
           {"validation", split_as_json(record.validation)},
           {"empty_documents", record.empty_documents},
+          {"bad_lines", bad_lines_as_json(record.bad_lines)},
+          {"text", text_as_json(record.text)},
           {"joins", record.joins},
           {"open", record.open.open},
           {"open_tokens", record.open.tokens}};
@@ -36,6 +38,8 @@ PartRecord from_json(const nlohmann::json& json) {
           .train = split_from_json(json.at("train")),
           .validation = split_from_json(json.at("validation")),
           .empty_documents = json.at("empty_documents"),
+          .bad_lines = bad_lines_from_json(json.at("bad_lines")),
+          .text = text_from_json(json.at("text")),
           .joins = json.at("joins"),
           .open = {.open = json.at("open"), .tokens = json.at("open_tokens")}};
 }
@@ -71,7 +75,9 @@ std::optional<PartRecord> PartFolder::read(std::int64_t index, std::uint64_t tok
 }
 
 void PartFolder::write(const PartRecord& part) const {
-  write_file_atomically(record(part.index), as_json(part).dump() + "\n");
+  write_file_atomically(
+      record(part.index),
+      as_json(part).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void PartFolder::keep_first(std::int64_t count) const {
@@ -102,6 +108,9 @@ PartWriter::PartWriter(const PartFolder& folder, std::int64_t index, const Token
 void PartWriter::add(const Unit& unit, const EncodedUnit& encoded) {
   text_checksum_.update(std::as_bytes(std::span(unit.text)));
   record_.empty_documents += encoded.empty;
+  kha::add(record_.text, encoded.text);
+  kha::add(record_.bad_lines,
+           {static_cast<std::int64_t>(encoded.bad_lines.size()), encoded.bad_lines});
   std::span<const std::uint32_t> ids(encoded.ids);
   for (const EncodedPiece& piece : encoded.pieces) {
     const auto count = static_cast<std::size_t>(piece.tokens);

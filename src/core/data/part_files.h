@@ -26,6 +26,8 @@ struct PartRecord {
   SplitSummary train;               // documents that end here; tokens and bytes that lie here
   SplitSummary validation;
   std::int64_t empty_documents = 0;
+  BadLines bad_lines;
+  TextCounts text;
   std::string joins;  // the side whose first document here goes on from an earlier part, or ""
   OpenDocument open;  // at its end
 };

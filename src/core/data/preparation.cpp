@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/data/corpus_summary.h"
 #include "core/data/ordered_workers.h"
 #include "core/data/part_files.h"
 #include "core/data/unit_encoder.h"
@@ -39,6 +40,7 @@ class Preparation {
   bool pass_over_parts() {
     while (const auto record = parts_.read(count(), options_.tokenizer->hash())) {
       if (!pass_over(*record)) return false;
+      count_bad_lines(record->bad_lines.count, record->bad_lines.first);
       records_.push_back(*record);
     }
     parts_.keep_first(count());
@@ -115,10 +117,21 @@ class Preparation {
       writer_.emplace(parts_, count(), *options_.tokenizer, open);
       in_part_ = 0;
     }
+    const auto& bad = work.encoded.bad_lines;
+    count_bad_lines(static_cast<std::int64_t>(bad.size()), bad);
     writer_->add(*work.unit, work.encoded);
     in_part_ += work.unit->text.size();
     report(*work.unit);
     if (in_part_ >= part_size) end_part();
+  }
+
+  // More than may be skipped: the first of those behind the limit is named, where it is known.
+  void count_bad_lines(std::int64_t number, const std::vector<BadLine>& lines) {
+    const std::int64_t left = options_.most_bad_lines - bad_lines_;
+    bad_lines_ += number;
+    if (number <= left) return;
+    const auto known = static_cast<std::int64_t>(lines.size()) - 1;
+    fail_for_line(lines[std::min(left, known)], options_);
   }
 
   void end_part() {
@@ -143,6 +156,7 @@ class Preparation {
   std::size_t in_part_ = 0;
   std::size_t waiting_ = 0;
   std::uint64_t reported_ = 0;
+  std::int64_t bad_lines_ = 0;
 };
 
 void add(SplitSummary& sum, const SplitSummary& part) {
@@ -156,6 +170,8 @@ void count(const std::vector<PartRecord>& records, CorpusSummary& summary) {
     add(summary.train, record.train);
     add(summary.validation, record.validation);
     summary.empty_documents += record.empty_documents;
+    add(summary.bad_lines, record.bad_lines);
+    add(summary.text, record.text);
   }
 }
 

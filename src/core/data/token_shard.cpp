@@ -16,7 +16,8 @@ namespace {
 namespace layout = shard_layout;
 
 constexpr const char* prepare_again =
-    "delete the folder it lies in; the next run prepares it again";
+    "if kha prepared it, delete that cache folder and the next run makes it again; a shard of your "
+    "own is to be made again from its text";
 
 template <class Number>
 Number number_at(std::span<const std::byte> bytes, std::int64_t at) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kha/core/corpus.h"
+
 namespace kha {
 
 // A document, or a part of one, in a unit's text.
@@ -36,17 +38,11 @@ struct EncodedPiece {
   bool closed = false;  // its end mark is among the tokens
 };
 
-// A line that is not a document.
-struct BadLine {
-  std::string where;  // file, line, byte
-  std::string expected;
-  std::string found;
-};
-
 struct EncodedUnit {
   std::vector<std::uint32_t> ids;
   std::vector<EncodedPiece> pieces;
   std::vector<BadLine> bad_lines;
+  TextCounts text;
   std::int64_t empty = 0;  // documents of nothing but blanks, or without text
 };
 

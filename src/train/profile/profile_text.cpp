@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "kha/core/progress.h"
 #include "train/profile/step_profile.h"
-#include "train/progress.h"
 
 namespace kha {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/progress.h"
+#include "kha/core/progress.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -35,9 +35,13 @@ void Progress::passing(const std::string& text) {
   if (terminal_) draw(label_ + text);
 }
 
-void Progress::line(const std::string& text) {
+void Progress::clear() {
   if (drawn_) fmt::print("\r\033[2K");
   drawn_ = false;
+}
+
+void Progress::line(const std::string& text) {
+  clear();
   fmt::print("{}\n", text);
   std::fflush(stdout);
 }

@@ -1,4 +1,4 @@
-// What a person sees while a run trains: one live line on a terminal, plain lines elsewhere.
+// What a person sees while a program works: one live line on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,11 @@ class Progress {
   void step(const StepFigures& figures, bool logged);
   // A passing note of a long part ("reading text 41 %"); shown on a terminal only.
   void passing(const std::string& text);
+  bool live() const { return terminal_; }  // whether passing() shows anything
   // A line that stays.
   void line(const std::string& text);
+  // Removes the live line.
+  void clear();
   // Leaves the last live line standing.
   void finish();
 
