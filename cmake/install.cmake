@@ -13,10 +13,11 @@ foreach(target kha kha-engine kha_ops)
   endif()
 endforeach()
 
-install(DIRECTORY python/knocking_heads DESTINATION "${KHA_SITE}" FILES_MATCHING PATTERN "*.py")
+install(DIRECTORY python/knocking_heads DESTINATION "${KHA_SITE}" FILES_MATCHING PATTERN "*.py"
+  PATTERN "*.css" PATTERN "__pycache__" EXCLUDE)
 
 # `kha NAME` runs kha-NAME beside it: one launcher for each module that is a program.
-foreach(KHA_COMPANION curves parquet tokenizer_peer)
+foreach(KHA_COMPANION curves parquet report tokenizer_peer)
   configure_file(python/companions/companion.in "${CMAKE_BINARY_DIR}/companions/kha-${KHA_COMPANION}" @ONLY)
   install(PROGRAMS "${CMAKE_BINARY_DIR}/companions/kha-${KHA_COMPANION}" DESTINATION bin)
 endforeach()

@@ -7,22 +7,19 @@ token. Stands alone: importing it loads neither torch nor the operators.
 
 import argparse
 import csv
-import itertools
-import json
-import math
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# The eight colours of Okabe and Ito, told apart with any kind of colour vision; black comes first.
-COLOURS = ["#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
-MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
-GIVE_A_RUN = "give the folder of a run (metrics.jsonl) or of a comparison (compare.json)"
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # not as a package, which loads torch
+
+from run_report.lines import GIVE_A_RUN, finite, read_json, read_lines  # noqa: E402
+from run_report.lines import RunError as CurvesError  # noqa: E402
+from run_report.runs import arms_of_entries  # noqa: E402
+from run_report.statistics import smooth  # noqa: E402
+from run_report.style import COLOURS, MARKERS  # noqa: E402
+
 COLUMNS = ["arm", "seed", "tokens", "step", "train_loss", "val_loss"]
-
-
-class CurvesError(Exception):
-    """Bad input, said in whole sentences."""
 
 
 @dataclass
@@ -50,32 +47,6 @@ class Curves:
         return sorted(names, key=lambda name: name != "baseline")
 
 
-def read_json(text: str, where: str) -> dict:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise CurvesError(f"{where} is not JSON: {error}\n  found: {text[:60]}") from error
-    if not isinstance(value, dict):
-        raise CurvesError(f"{where} is not a JSON object\n  found: {text[:60]}")
-    return value
-
-
-def finite(value) -> float | None:
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if good else None
-
-
-def read_lines(path: Path) -> list[dict]:
-    if not path.is_file():
-        raise CurvesError(f"there is no {path.name} in {path.parent}\n  next: {GIVE_A_RUN}")
-    *lines, last = path.read_text(errors="replace").split("\n")
-    if last.endswith("}"):  # otherwise it is empty, or half a line of a run that is writing
-        lines.append(last)
-    return [
-        read_json(line, f"{path}, line {n},") for n, line in enumerate(lines, 1) if line.strip()
-    ]
-
-
 def read_points(path: Path) -> list[dict]:
     """The lines that carry a loss. A line without `tokens` stands where the last one did."""
     entries = read_lines(path)
@@ -94,14 +65,6 @@ def read_points(path: Path) -> list[dict]:
     return points
 
 
-def read_arm(folder: Path, entry) -> Arm:
-    named = [entry.get(key) for key in ("setting", "run")] if isinstance(entry, dict) else [None]
-    if not all(isinstance(name, str) for name in named):
-        raise CurvesError(f"{folder / 'compare.json'}: an arm without `setting` or `run`: {entry}")
-    setting, run = named
-    return Arm(setting, entry.get("seed"), read_points(folder / run / "metrics.jsonl"))
-
-
 def read_curves(folder: Path) -> Curves:
     """A comparison where the folder has compare.json, a single run otherwise."""
     if not folder.is_dir():
@@ -111,27 +74,12 @@ def read_curves(folder: Path) -> Curves:
     if not comparison.is_file():
         return Curves(name, [Arm(name, None, read_points(folder / "metrics.jsonl"))])
     content = read_json(comparison.read_text(), str(comparison))
-    arms = content.get("arms")
-    if not isinstance(arms, list) or not arms:
-        raise CurvesError(
-            f"{comparison} lists no arms\n  next: let the comparison finish its first arm"
-        )
+    arms = [
+        Arm(run.setting, run.seed, read_points(run.folder / "metrics.jsonl"))
+        for run in arms_of_entries(folder, content)
+    ]
     differences = [entry for entry in content.get("differences") or [] if isinstance(entry, dict)]
-    return Curves(name, [read_arm(folder, entry) for entry in arms], differences)
-
-
-def smooth(values: list[float]) -> list[float]:
-    """Mean over a fortieth of the run around each value.
-
-    Narrower at the start, whose fall a wide one would lag behind; cut off at the flat end.
-    """
-    sums = [0.0, *itertools.accumulate(values)]
-    means = []
-    for i in range(len(values)):
-        half = min(len(values) // 80, i)
-        first, end = i - half, min(i + half + 1, len(values))
-        means.append((sums[end] - sums[first]) / (end - first))
-    return means
+    return Curves(name, arms, differences)
 
 
 def paired_difference(arm: Arm, baseline: Arm) -> tuple[list[float], list[float]]:

@@ -4,6 +4,7 @@
 
 #include "cli/beside.h"
 #include "cli/commands.h"
+#include "cli/report.h"
 #include "cli/run_options.h"
 #include "train/compare.h"
 #include "train/interrupt.h"
@@ -52,6 +53,7 @@ int run(const RunArguments& arguments) {
   write_comparison(comparison);
   fmt::print("\n{}\n", to_text(comparison));
   draw_curves(comparison);
+  if (config.run.report) make_report(comparison.folder);
   const std::string folder = comparison.folder.string();
   fmt::print("figures: {}/compare.json   arms: {}/arms/\n", folder, folder);
   if (const Arm* best = best_mapped_arm(comparison)) {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/report.h"
 #include "cli/run_options.h"
 #include "train/interrupt.h"
 #include "train/trainer.h"
@@ -53,6 +54,9 @@ int run(const Arguments& arguments) {
                                     .resume = parse_resume(arguments.resume),
                                     .label = {},
                                     .profile_steps = profile_steps(arguments)});
+  const bool drawn =
+      !report.trained && std::filesystem::exists(config.run_folder() / "report.html");
+  if (report.finished && config.run.report && !drawn) make_report(config.run_folder());
   print_end(config, report);
   return report.finished ? 0 : interrupt_exit_code();
 }

@@ -46,6 +46,7 @@ def ops():
 
 
 TINY = {
+    "run.report": False,  # takes longer than the run
     "model.hidden_size": 32,
     "model.intermediate_size": 48,
     "model.num_hidden_layers": 2,

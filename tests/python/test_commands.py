@@ -205,7 +205,8 @@ def test_text_that_is_none_is_a_sentence(kha, mlp_run, tmp_path, content, words)
 
 
 def test_programs_are_installed():
-    assert (BIN / "kha").exists() and (BIN / "kha-engine").exists() and (BIN / "kha-curves").exists()
+    for name in ("kha", "kha-engine", "kha-curves", "kha-report"):
+        assert (BIN / name).exists(), name
 
 
 def test_options_that_may_be_repeated_take_one_value_each(kha, mlp_run, tmp_path):

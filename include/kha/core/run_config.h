@@ -21,6 +21,7 @@ struct RunOptions {
   std::string name = "run";
   std::string folder = "runs";  // the run lives in folder/name
   int64_t seed = 1;             // initialisation (with each parameter's name) and data order
+  bool report = true;           // draw report.html at the end
 };
 
 struct KnockOptions {

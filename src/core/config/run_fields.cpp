@@ -12,6 +12,7 @@ void add_run(std::vector<Field>& f, RunConfig& c) {
   f.push_back({"run.folder", &c.run.folder, free, "folder of the runs"});
   f.push_back(
       {"run.seed", &c.run.seed, refused, "seed of initialisation and data order", {}, 0, large});
+  f.push_back({"run.report", &c.run.report, free, "draw report.html at the end"});
 }
 
 void add_model(std::vector<Field>& f, RunConfig& c) {

@@ -1,0 +1,103 @@
+"""One page about a run or a comparison: ``kha report RUN... [--out DIR]``.
+
+Writes ``report.html``, which needs no network and no other file, and a folder ``report`` beside it
+with each figure as PNG, SVG and CSV. Several runs are put together as one report. Loads neither
+torch nor the operators.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # not as a package, which loads torch
+
+from run_report import map_figures, training_figures  # noqa: E402
+from run_report.figure import Figure, render  # noqa: E402
+from run_report.lines import RunError  # noqa: E402
+from run_report.page import page  # noqa: E402
+from run_report.study import Study, read_study  # noqa: E402
+from run_report.summary import summarise  # noqa: E402
+
+FILES = "report"  # folder of the figures, beside report.html
+
+
+def source_of(study: Study) -> str:
+    """Run names, commit and command: what made the figures."""
+    names = ", ".join(str(group.folder) for group in study.groups)
+    commits = list(dict.fromkeys(filter(None, (run.fact("commit") for run in study.runs))))
+    commands = list(dict.fromkeys(filter(None, (run.fact("command") for run in study.runs))))
+    commit = f"kha at commit {', '.join(commits)}" if commits else "commit not recorded"
+    command = " ; ".join(commands) if commands else "command not recorded (an older kha)"
+    return f"{names} · {commit} · {command}"
+
+
+def sections_of(study: Study) -> list[tuple[str, str, list[Figure]]]:
+    t, m = training_figures, map_figures
+    return [
+        ("final", "Difference at the end", [t.final_figure(study)]),
+        ("loss", "Loss", [t.loss_figure(study)]),
+        ("difference", "Difference over training", [t.difference_figure(study)]),
+        ("similarity", "Similarity of the heads", [m.similarity_figure(study), *m.head_matrices(study)]),
+        ("maps", "Learned maps", m.heat_maps(study)),
+        ("course", "How far the maps have gone", m.map_courses(study)),
+        ("rate", "Learning rate and gradient norm", [t.rate_figure(study)]),
+        ("speed", "Speed and memory", [t.speed_figure(study)]),
+    ]
+
+
+def write_report(folders: list[Path], out: Path) -> Path:
+    study = read_study(folders)
+    files = out / FILES
+    files.mkdir(parents=True, exist_ok=True)
+    source = source_of(study)
+    sections = []
+    for key, heading, figures in sections_of(study):
+        drawn = []
+        for figure in figures:
+            figure.source = source
+            drawn.append((figure, render(figure, files) if figure.draw else None))
+        sections.append((key, heading, drawn))
+    text = page(study, summarise(study), sections, FILES, f"Made by kha report from {source}")
+    path = out / "report.html"
+    unfinished = path.with_name(f".report.html.{os.getpid()}")
+    unfinished.write_text(text)
+    unfinished.rename(path)
+    return path
+
+
+def run(folders: list[Path], out: Path) -> None:
+    try:
+        path = write_report(folders, out)
+    except OSError as error:
+        raise RunError(
+            f"cannot write {error.filename or out}: {error.strerror}\n"
+            "  next: name a folder that can be written with --out"
+        ) from error
+    print(f"kha report: {path}, figures in {path.parent / FILES}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        "kha report", description="One page about runs or comparisons: what came out, how sure, what it cost."
+    )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN",
+                        help="folder of a run (metrics.jsonl) or of a comparison (compare.json); "
+                        "several are put together")
+    parser.add_argument("--out", type=Path, metavar="DIR",
+                        help="folder for report.html and report/ (the first RUN)")
+    options = parser.parse_args(arguments)
+    try:
+        run(options.runs, options.out or options.runs[0])
+    except RunError as error:
+        print(f"kha report: {error}", file=sys.stderr)
+        return 2
+    except ImportError as error:
+        print(f"kha report: {error}\n  next: install matplotlib, numpy and safetensors (make setup)",
+              file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
