@@ -38,7 +38,8 @@ struct Summary {
 Summary summarise(const std::filesystem::path& folder, const ModelConfig& c,
                   const ModelFiles& files) {
   const auto& system = attention_declaration(c.attention, folder.string());
-  const std::string key = attention_prefix(0) + system.place(KnockSlot::k).projection + ".weight";
+  const std::string key =
+      attention_prefix(0) + system.place(KnockSlot::k).projection(c) + ".weight";
   const DType dtype = files.at(key).dtype;
   const auto element = static_cast<int64_t>(size_of(dtype));
   return {folder,

@@ -16,13 +16,8 @@ std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-KnockedProjection::KnockedProjection(const Parameters& parameters, int64_t layer,
-                                     const std::string& projection, KnockSlot slot, KnockKind kind,
-                                     int64_t head_dim, KnockPlan plan)
-    : layer_(layer), slot_(slot), kind_(kind), plan_(plan), head_dim_(head_dim) {
-  const std::string prefix = attention_prefix(layer) + projection;
-  weight_ = parameters.at(prefix + ".weight");
-  bias_ = parameters.find(prefix + ".bias");
+Knock::Knock(const Parameters& parameters, int64_t layer, KnockSlot slot, KnockKind kind)
+    : layer_(layer), slot_(slot), kind_(kind) {
   if (kind == KnockKind::linear) first_ = parameters.at(knock_name(layer, slot, "weight"));
   if (kind == KnockKind::mlp) first_ = parameters.at(knock_name(layer, slot, "up.weight"));
   if (kind == KnockKind::mlp) down_ = parameters.at(knock_name(layer, slot, "down.weight"));
@@ -31,21 +26,13 @@ KnockedProjection::KnockedProjection(const Parameters& parameters, int64_t layer
   }
 }
 
-at::Tensor KnockedProjection::operator()(const at::Tensor& x) const {
-  RECORD_USER_SCOPE("kha/attention projections");
-  const std::vector<int64_t> heads_shape{x.size(0), x.size(1), weight_.size(0) / head_dim_,
-                                         head_dim_};
-  const HeadTap* tap = current_head_tap();
-  if (kind_ == KnockKind::linear && plan_ == KnockPlan::weight_space && !tap) {
-    return ops::knocked_linear(x, weight_, optional_of(bias_), first_).view(heads_shape);
-  }
-  const at::Tensor before = at::linear(x, weight_, optional_of(bias_)).view(heads_shape);
-  const at::Tensor after = knock(before);
-  if (tap) (*tap)(layer_, slot_, before, after);
-  return after;
+at::Tensor Knock::operator()(const at::Tensor& x) const {
+  const at::Tensor y = map(x);
+  if (const HeadTap* tap = current_head_tap()) (*tap)(layer_, slot_, x, y);
+  return y;
 }
 
-at::Tensor KnockedProjection::knock(const at::Tensor& x) const {
+at::Tensor Knock::map(const at::Tensor& x) const {
   RECORD_USER_SCOPE("kha/knock maps");
   switch (kind_) {
     case KnockKind::none:
@@ -58,6 +45,40 @@ at::Tensor KnockedProjection::knock(const at::Tensor& x) const {
       return ops::knock_gate(x, gate_);
   }
   return x;
+}
+
+KnockedProjection::KnockedProjection(const Parameters& parameters, int64_t layer,
+                                     const std::string& projection, KnockSlot slot, KnockKind kind,
+                                     int64_t head_dim, KnockPlan plan)
+    : knock_(parameters, layer, slot, kind), plan_(plan), head_dim_(head_dim) {
+  const std::string prefix = attention_prefix(layer) + projection;
+  weight_ = parameters.at(prefix + ".weight");
+  bias_ = parameters.find(prefix + ".bias");
+}
+
+at::Tensor KnockedProjection::operator()(const at::Tensor& x) const {
+  RECORD_USER_SCOPE("kha/attention projections");
+  const std::vector<int64_t> heads_shape{x.size(0), x.size(1), weight_.size(0) / head_dim_,
+                                         head_dim_};
+  if (knock_.kind() == KnockKind::linear && in_weight_space(plan_)) {
+    return ops::knocked_linear(x, weight_, optional_of(bias_), knock_.matrix()).view(heads_shape);
+  }
+  return knock_(at::linear(x, weight_, optional_of(bias_)).view(heads_shape));
+}
+
+bool in_weight_space(KnockPlan plan) {
+  return plan == KnockPlan::weight_space && !current_head_tap();
+}
+
+at::Tensor with_mapped_rows(const at::Tensor& weight, const HeadRows& heads,
+                            const at::Tensor& map) {
+  const at::Tensor by_head = weight.view({heads.heads, heads.stride, weight.size(1)});
+  const int64_t end = heads.begin + heads.width;
+  return at::cat({by_head.narrow(1, 0, heads.begin),
+                  at::matmul(map, by_head.narrow(1, heads.begin, heads.width)),
+                  by_head.narrow(1, end, heads.stride - end)},
+                 1)
+      .view(weight.sizes());
 }
 
 }  // namespace kha

@@ -83,10 +83,10 @@ TEST(KnockSetting, AModelHasMapsOnlyWhereALayerShowsOne) {
 
 TEST(AttentionSystem, GroupedQueriesDeclareTheirPlaces) {
   const auto& system = attention_declaration("gqa", "");
-  EXPECT_EQ(system.place(KnockSlot::q).projection, "q_proj");
-  EXPECT_EQ(system.place(KnockSlot::k).projection, "k_proj");
+  EXPECT_EQ(system.place(KnockSlot::q).projection({}), "q_proj");
+  EXPECT_EQ(system.place(KnockSlot::k).projection({}), "k_proj");
   EXPECT_FALSE(system.place(KnockSlot::k).values);
-  EXPECT_EQ(system.place(KnockSlot::v).projection, "v_proj");
+  EXPECT_EQ(system.place(KnockSlot::v).projection({}), "v_proj");
   EXPECT_TRUE(system.place(KnockSlot::v).values);
   ModelConfig config;
   config.num_key_value_heads = 3;

@@ -28,6 +28,9 @@ struct Shown {
   std::string operator()(const std::vector<std::string>* value) const {
     return testing::PrintToString(*value);
   }
+  std::string operator()(const std::vector<double>* value) const {
+    return testing::PrintToString(*value);
+  }
 };
 
 std::map<std::string, std::string> values_of(RunConfig config) {
@@ -59,7 +62,22 @@ struct Change {
     *value = field.key == "compare.settings" ? std::vector<std::string>{"kha-mlp", "baseline"}
                                              : std::vector<std::string>{"a", "b \"c\"", ""};
   }
+  void operator()(std::vector<double>* value) const { *value = {0.25, 3}; }
 };
+
+// Sizes that only some attention systems have need one that has them.
+void choose_system_for(const std::string& key, RunConfig& config) {
+  const auto parts = attention_parts(config.model);
+  const bool part =
+      std::ranges::any_of(parts, [&](const auto& p) { return key == "model." + p.first; });
+  if (key != "model.attention" && !part) return;
+  config.knock.setting = "kha-linear";
+  config.model.attention = "gla";
+  config.model.num_key_value_heads = config.model.num_attention_heads;
+  config.model.rope_head_dim = 4;
+  config.model.kv_latent = std::max<int64_t>(config.model.kv_latent, 8);
+  config.model.latent_heads = 2;
+}
 
 TEST(RunConfig, EveryFieldReadsBackAsWritten) {
   const RunConfig defaults;
@@ -69,6 +87,7 @@ TEST(RunConfig, EveryFieldReadsBackAsWritten) {
     const Field field = run_fields(config)[i];
     if (field.choices.size() == 1) continue;  // only one legal value
     std::visit(Change{field}, field.value);
+    choose_system_for(field.key, config);
     if (field.key == "model.num_attention_heads") config.model.num_key_value_heads = 3;
     const auto written = values_of(config);
     ASSERT_NE(written.at(field.key), values_of(defaults).at(field.key)) << field.key;

@@ -39,7 +39,8 @@ struct KnockPlace {
   KnockSlot slot;
   std::vector<KnockKind> legal;
   std::string reason_otherwise;
-  std::string projection;  // an AttentionTensor's name: `linear` folds into its rows
+  // An AttentionTensor's name: `linear` folds into its rows. Empty where no map is legal.
+  std::function<std::string(const ModelConfig&)> projection;
   std::function<HeadRows(const ModelConfig&)> rows;
   bool values;  // attention is linear in what it gives: the last factor folds into o_proj
 };
@@ -59,6 +60,8 @@ struct AttentionDeclaration {
   std::function<std::vector<CacheTensor>(const ModelConfig&)> cache;
   // FLOPs of one query token for each position that it sees, forward, without projections.
   std::function<double(const ModelConfig&)> context_flops;
+  // Fails where the sizes do not fit this system; `where` is named in the message.
+  std::function<void(const ModelConfig&, const std::string& where)> check;
 
   const KnockPlace& place(KnockSlot slot) const;
   // Elements that the cache holds for one token in one layer.

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kha/core/knock_setting.h"
@@ -33,13 +34,24 @@ struct ModelConfig {
   std::optional<int64_t> pad_token_id;
   std::string dtype = "float32";  // storage type named by config.json
   std::string attention = "gqa";  // the attention system (attention_system.h)
+  // Of systems that split or compress heads; 0 where the system has no such part.
+  int64_t rope_head_dim = 0;  // d_R: rotated channels of a head (gta: of D; mla, gla: beside D)
+  int64_t kv_latent = 0;      // d_c: width of one latent head (mla, gla)
+  int64_t latent_heads = 0;   // h_c: latent heads (gla), 1 in mla
+  int64_t query_latent = 0;   // width of the queries' latent (mla, gla); 0: none
   ModelKnocks knocks;
 
   // Queries a KV head serves: query head h reads KV head h / group().
   int64_t group() const { return num_attention_heads / num_key_value_heads; }
-  bool plain() const { return !knocks.any(num_hidden_layers); }
+  // Channels that the rotary embedding turns.
+  int64_t rotary_width() const { return rope_head_dim > 0 ? rope_head_dim : head_dim; }
+  // Computed by transformers' Qwen3 class exactly.
+  bool plain() const { return attention == "gqa" && !knocks.any(num_hidden_layers); }
   bool operator==(const ModelConfig&) const = default;
 };
+
+// The sizes that some systems have and others have not, by key; 0 where a part is not there.
+std::vector<std::pair<std::string, int64_t>> attention_parts(const ModelConfig& config);
 
 // Checks every value and their fit; `where` is named in the message.
 void validate(const ModelConfig& config, const std::string& where);

@@ -1,4 +1,5 @@
 // The one list of a run's fields: key, storage, meaning on resume, help, limits.
+#include "kha/core/attention_system.h"
 #include "kha/core/run_config.h"
 
 namespace kha {
@@ -18,7 +19,9 @@ void add_run(std::vector<Field>& f, RunConfig& c) {
 void add_model(std::vector<Field>& f, RunConfig& c) {
   ModelConfig& m = c.model;
   const double most = 1 << 24;
-  f.push_back({"model.attention", &m.attention, refused, "attention system", {"gqa"}});
+  std::vector<std::string> systems;
+  for (const auto& system : attention_declarations()) systems.push_back(system.name);
+  f.push_back({"model.attention", &m.attention, refused, "attention system", systems});
   f.push_back({"model.hidden_size", &m.hidden_size, refused, "model width d", {}, 1, most});
   f.push_back({"model.intermediate_size",
                &m.intermediate_size,
@@ -44,6 +47,24 @@ void add_model(std::vector<Field>& f, RunConfig& c) {
                {},
                2,
                65536});
+  f.push_back({"model.rope_head_dim",
+               &m.rope_head_dim,
+               refused,
+               "rotated channels: gta of a head's D, mla and gla beside them",
+               {},
+               0,
+               65536});
+  f.push_back(
+      {"model.kv_latent", &m.kv_latent, refused, "width of a latent head (mla, gla)", {}, 0, most});
+  f.push_back(
+      {"model.latent_heads", &m.latent_heads, refused, "latent heads (mla: 1, gla)", {}, 0, most});
+  f.push_back({"model.query_latent",
+               &m.query_latent,
+               refused,
+               "width of the queries' latent (mla, gla); 0: none",
+               {},
+               0,
+               most});
   f.push_back(
       {"model.rms_norm_eps", &m.rms_norm_eps, refused, "epsilon of every norm", {}, 1e-12, 0.1});
   f.push_back(

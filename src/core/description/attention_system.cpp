@@ -2,53 +2,12 @@
 
 #include <algorithm>
 
+#include "core/description/attention/declarations.h"
 #include "kha/core/error.h"
 #include "kha/core/model_config.h"
 #include "kha/core/nearest_name.h"
 
 namespace kha {
-namespace {
-
-HeadRows whole_heads(int64_t heads, int64_t width) {
-  return {.heads = heads, .width = width, .stride = width};
-}
-
-HeadRows query_rows(const ModelConfig& c) { return whole_heads(c.num_attention_heads, c.head_dim); }
-
-HeadRows key_value_rows(const ModelConfig& c) {
-  return whole_heads(c.num_key_value_heads, c.head_dim);
-}
-
-std::vector<AttentionTensor> gqa_tensors(const ModelConfig& c) {
-  const int64_t d = c.hidden_size, q = c.num_attention_heads * c.head_dim,
-                kv = c.num_key_value_heads * c.head_dim;
-  return {{"q_proj", q, d, true}, {"k_proj", kv, d, true}, {"v_proj", kv, d, true},
-          {"q_norm", c.head_dim}, {"k_norm", c.head_dim},  {"o_proj", d, q, true}};
-}
-
-// MHA, GQA and MQA: the maps act between projection and QK-norm, so every kind is legal anywhere.
-// The cache has K after map, norm and rotation, and V after its map.
-AttentionDeclaration gqa() {
-  using enum KnockKind;
-  const std::vector<KnockKind> all{none, linear, mlp, gate};
-  return {.name = "gqa",
-          .meaning = "grouped-query attention (MHA and MQA are its ends), QK-norm per head, RoPE",
-          .places = {{KnockSlot::q, all, "", "q_proj", query_rows, false},
-                     {KnockSlot::k, all, "", "k_proj", key_value_rows, false},
-                     {KnockSlot::v, all, "", "v_proj", key_value_rows, true}},
-          .tensors = gqa_tensors,
-          .cache =
-              [](const ModelConfig& c) {
-                return std::vector<CacheTensor>{{"keys", c.num_key_value_heads, c.head_dim},
-                                                {"values", c.num_key_value_heads, c.head_dim}};
-              },
-          .context_flops =
-              [](const ModelConfig& c) {
-                return 4.0 * static_cast<double>(c.num_attention_heads * c.head_dim);
-              }};
-}
-
-}  // namespace
 
 const KnockPlace& AttentionDeclaration::place(KnockSlot slot) const {
   return *std::find_if(places.begin(), places.end(),
@@ -62,7 +21,8 @@ int64_t AttentionDeclaration::cache_elements(const ModelConfig& config) const {
 }
 
 const std::vector<AttentionDeclaration>& attention_declarations() {
-  static const std::vector<AttentionDeclaration> systems{gqa()};
+  static const std::vector<AttentionDeclaration> systems{declare_gqa(), declare_gta(),
+                                                         declare_mla(), declare_gla()};
   return systems;
 }
 

@@ -49,9 +49,12 @@ void validate_sizes(const ModelConfig& c, const std::string& where) {
 
 // Every count of parameters or bytes then fits 64 bits.
 void validate_total(const ModelConfig& c, const std::string& where) {
-  const double rows = 2.0 * c.head_dim * (c.num_attention_heads + c.num_key_value_heads);
+  double attention = 0;
+  for (const AttentionTensor& tensor : attention_declaration(c.attention, where).tensors(c)) {
+    attention += static_cast<double>(tensor.outputs) * static_cast<double>(tensor.inputs + 1);
+  }
   const double maps = 9.0 * c.head_dim * c.head_dim;
-  const double layer = c.hidden_size * (rows + 3.0 * c.intermediate_size) + maps;
+  const double layer = attention + 3.0 * c.hidden_size * c.intermediate_size + maps;
   const double total = c.num_hidden_layers * layer + 2.0 * c.vocab_size * c.hidden_size;
   require(total < 0x1p52, where, "num_hidden_layers", fmt::format("{:.2g} parameters", total),
           "sizes that multiply to fewer than 2^52 parameters");
@@ -79,6 +82,9 @@ nlohmann::ordered_json knocks_json(const LayerKnocks& knocks, const LayerKnocks*
 
 nlohmann::ordered_json kha_json(const ModelConfig& c) {
   nlohmann::ordered_json object{{"version", 1}, {"base", "qwen3"}, {"attention", c.attention}};
+  for (const auto& [key, value] : attention_parts(c)) {
+    if (value > 0) object[key] = value;
+  }
   object.update(knocks_json(c.knocks.all, nullptr));
   for (const auto& [layer, knocks] : c.knocks.layers) {
     object["layers"][std::to_string(layer)] = knocks_json(knocks, &c.knocks.all);
@@ -101,6 +107,7 @@ void add_token_ids(nlohmann::ordered_json& json, const ModelConfig& c) {
 
 void validate(const ModelConfig& c, const std::string& where) {
   validate_sizes(c, where);
+  attention_declaration(c.attention, where).check(c, where);
   validate_total(c, where);
   validate_token_ids(c, where);
   require(c.rms_norm_eps > 0 && c.rms_norm_eps < 1, where, "rms_norm_eps",

@@ -48,7 +48,7 @@ class TableBuilder {
     for (const AttentionTensor& tensor : system.tensors(c_)) {
       add_attention_tensor(tensor);
       for (const KnockPlace& place : system.places) {
-        if (place.projection == tensor.name) add_knock(place);
+        if (place.projection(c_) == tensor.name) add_knock(place);
       }
     }
   }

@@ -180,6 +180,10 @@ void read_kha(const json& object, const std::string& where, ModelConfig& c) {
   in.read("base", base);
   if (base != "qwen3") refuse("unknown base model", in.where(), "qwen3", base);
   in.read("attention", c.attention);
+  in.read("rope_head_dim", c.rope_head_dim);
+  in.read("kv_latent", c.kv_latent);
+  in.read("latent_heads", c.latent_heads);
+  in.read("query_latent", c.query_latent);
   c.knocks.all = read_knocks(in, {});
   if (const json* layers = in.find("layers")) {
     if (!layers->is_object()) in.wrong_type("layers", "an object", *layers);
@@ -274,11 +278,12 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   in.read("dtype", c.dtype);
   if (const json* kha = in.find("kha")) read_kha(*kha, where, c);
   if ((type == "kha") == c.plain()) {
-    fail({.what = "`model_type` and the object `kha` contradict each other",
-          .where = where,
-          .expected = "`kha` with maps, or `qwen3` without",
-          .found = "`" + type + "` " + (c.plain() ? "without" : "with") + " maps",
-          .cause = "the file was edited by hand"});
+    fail(
+        {.what = "`model_type` and the object `kha` contradict each other",
+         .where = where,
+         .expected = "`kha` with maps or an attention of its own, or `qwen3` without",
+         .found = "`" + type + "`, " + (c.plain() ? "no maps" : "maps or attention " + c.attention),
+         .cause = "the file was edited by hand"});
   }
   in.ignore({"architectures", "transformers_version", "use_cache", "sliding_window",
              "max_window_layers", "auto_map", "_name_or_path", "num_experts_per_tok"});

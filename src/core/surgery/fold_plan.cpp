@@ -106,7 +106,7 @@ class Planner {
       };
     };
     for (const AttentionTensor& tensor : system_.tensors(config_)) {
-      if (tensor.name != place.projection) continue;
+      if (tensor.name != place.projection(config_)) continue;
       edit(prefix + tensor.name + ".weight", tensor.inputs);
       if (tensor.may_have_bias && config_.attention_bias) edit(prefix + tensor.name + ".bias", 1);
     }

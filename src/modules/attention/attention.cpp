@@ -1,13 +1,28 @@
 #include "modules/attention/attention.h"
 
+#include <ATen/Functions.h>
+#include <ATen/record_function.h>
+
+#include <map>
+
 #include "kha/core/attention_system.h"
 
 namespace kha {
 
 std::unique_ptr<Attention> make_attention(const ModelConfig& config, const Parameters& parameters,
                                           int64_t layer, KnockPlan plan) {
-  attention_declaration(config.attention, "the model's attention");  // fails for another name
-  return make_gqa(config, parameters, layer, plan);
+  static const std::map<std::string, decltype(&make_gqa)> makers{
+      {"gqa", make_gqa}, {"gta", make_gta}, {"mla", make_latent}, {"gla", make_latent}};
+  // Fails for another name.
+  const auto& system = attention_declaration(config.attention, "the model's attention");
+  return makers.at(system.name)(config, parameters, layer, plan);
+}
+
+at::Tensor output_projection(const at::Tensor& heads, const at::Tensor& weight,
+                             const at::Tensor& bias) {
+  RECORD_USER_SCOPE("kha/attention projections");
+  return at::linear(heads.flatten(2), weight,
+                    bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
 }  // namespace kha

@@ -47,8 +47,16 @@ class Attention {
 std::unique_ptr<Attention> make_attention(const ModelConfig& config, const Parameters& parameters,
                                           int64_t layer, KnockPlan plan);
 
+// o_proj of the heads side by side: [B, T, H, D] -> [B, T, d]. `bias` may be undefined.
+at::Tensor output_projection(const at::Tensor& heads_BTHD, const at::Tensor& weight,
+                             const at::Tensor& bias);
+
 // One file a system.
 std::unique_ptr<Attention> make_gqa(const ModelConfig& config, const Parameters& parameters,
                                     int64_t layer, KnockPlan plan);
+std::unique_ptr<Attention> make_gta(const ModelConfig& config, const Parameters& parameters,
+                                    int64_t layer, KnockPlan plan);
+std::unique_ptr<Attention> make_latent(const ModelConfig& config, const Parameters& parameters,
+                                       int64_t layer, KnockPlan plan);
 
 }  // namespace kha

@@ -15,7 +15,7 @@ namespace {
 
 KnockedProjection make_projection(const ModelConfig& c, const Parameters& parameters, int64_t layer,
                                   KnockSlot slot, KnockPlan plan) {
-  const std::string& name = attention_declaration(c.attention, "").place(slot).projection;
+  const std::string name = attention_declaration(c.attention, "").place(slot).projection(c);
   return {parameters, layer, name, slot, c.knocks.at(layer).at(slot), c.head_dim, plan};
 }
 
@@ -40,18 +40,11 @@ class Gqa : public Attention {
   at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,
                     const PackedLayout* layout) const override {
     RECORD_USER_SCOPE("kha/attention core");
-    const at::Tensor &keys = cache[0], &values = cache[1];
-    if (layout && !layout->lengths.empty()) {
-      return causal_attention_by_document(queries, keys, values, layout->lengths);
-    }
-    return causal_attention(queries, keys, values);
+    return causal_attention(queries, cache[0], cache[1], layout);
   }
 
   at::Tensor aggregate(const at::Tensor& heads) const override {
-    RECORD_USER_SCOPE("kha/attention projections");
-    const std::optional<at::Tensor> bias =
-        out_bias_.defined() ? std::optional<at::Tensor>(out_bias_) : std::nullopt;
-    return at::linear(heads.flatten(2), out_, bias);
+    return output_projection(heads, out_, out_bias_);
   }
 
  private:

@@ -1,0 +1,45 @@
+// Grouped-query attention: MHA and MQA are its ends.
+#include "core/description/attention/declarations.h"
+
+namespace kha {
+namespace {
+
+HeadRows query_rows(const ModelConfig& c) { return whole_heads(c.num_attention_heads, c.head_dim); }
+
+HeadRows key_value_rows(const ModelConfig& c) {
+  return whole_heads(c.num_key_value_heads, c.head_dim);
+}
+
+std::vector<AttentionTensor> tensors(const ModelConfig& c) {
+  const int64_t d = c.hidden_size, q = c.num_attention_heads * c.head_dim,
+                kv = c.num_key_value_heads * c.head_dim;
+  return {{"q_proj", q, d, true}, {"k_proj", kv, d, true}, {"v_proj", kv, d, true},
+          {"q_norm", c.head_dim}, {"k_norm", c.head_dim},  {"o_proj", d, q, true}};
+}
+
+// K after map, norm and rotation; V after its map.
+std::vector<CacheTensor> cache(const ModelConfig& c) {
+  return {{"keys", c.num_key_value_heads, c.head_dim},
+          {"values", c.num_key_value_heads, c.head_dim}};
+}
+
+}  // namespace
+
+// The maps act between projection and QK-norm, so every kind is legal anywhere.
+AttentionDeclaration declare_gqa() {
+  return {
+      .name = "gqa",
+      .meaning = "grouped-query attention (MHA and MQA are its ends), QK-norm per head, RoPE",
+      .places = {{KnockSlot::q, every_kind, "", always("q_proj"), query_rows, false},
+                 {KnockSlot::k, every_kind, "", always("k_proj"), key_value_rows, false},
+                 {KnockSlot::v, every_kind, "", always("v_proj"), key_value_rows, true}},
+      .tensors = tensors,
+      .cache = cache,
+      .context_flops =
+          [](const ModelConfig& c) {
+            return 4.0 * static_cast<double>(c.num_attention_heads * c.head_dim);
+          },
+      .check = [](const ModelConfig& c, const std::string& where) { refuse_parts(c, where, {}); }};
+}
+
+}  // namespace kha

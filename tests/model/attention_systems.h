@@ -1,0 +1,65 @@
+// Tiny models of every attention system, with every legal setting of its maps.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kha/core/attention_system.h"
+#include "model/tiny_model.h"
+
+namespace kha::test {
+
+struct SystemCase {
+  std::string name;
+  ModelConfig config;
+};
+
+// No two widths are equal: D = 6 beside d_R = 4, latents of 10, queries of 14.
+inline ModelConfig with_parts(const std::string& attention, int64_t latent_heads,
+                              int64_t query_latent) {
+  ModelConfig c = tiny_config();
+  c.attention = attention;
+  c.rope_head_dim = 4;
+  if (attention == "gta") return c;
+  c.num_key_value_heads = c.num_attention_heads;
+  c.kv_latent = 10;
+  c.latent_heads = latent_heads;
+  c.query_latent = query_latent;
+  return c;
+}
+
+inline std::vector<SystemCase> bare_systems() {
+  ModelConfig one_state = with_parts("gta", 0, 0);
+  one_state.num_key_value_heads = 1;
+  ModelConfig biased = with_parts("gta", 0, 0);
+  biased.attention_bias = true;
+  return {{"gqa", tiny_config()},
+          {"gta", with_parts("gta", 0, 0)},
+          {"gta, one state", one_state},
+          {"gta, biases", biased},
+          {"mla", with_parts("mla", 1, 14)},
+          {"mla, no query latent", with_parts("mla", 1, 0)},
+          {"gla of 2", with_parts("gla", 2, 14)},
+          {"gla of 4", with_parts("gla", 4, 0)}};
+}
+
+// Every combination of legal kinds on q, k and v.
+inline std::vector<SystemCase> legal_systems() {
+  std::vector<SystemCase> cases;
+  for (const auto& [name, config] : bare_systems()) {
+    const auto& system = attention_declaration(config.attention, "");
+    for (const KnockKind q : system.place(KnockSlot::q).legal) {
+      for (const KnockKind k : system.place(KnockSlot::k).legal) {
+        for (const KnockKind v : system.place(KnockSlot::v).legal) {
+          ModelConfig with_maps = config;
+          with_maps.knocks.all = {q, k, v};
+          cases.push_back(
+              {name + ": " + to_string(q) + ", " + to_string(k) + ", " + to_string(v), with_maps});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+}  // namespace kha::test
