@@ -46,11 +46,12 @@ std::vector<Stretch> stretches_of(const Batch& batch, std::int64_t row) {
   return result;
 }
 
+// `first_row` is the number of the batch's first row in its step.
 void print_row(const RunCorpus& corpus, const Tokenizer& tokenizer, const Batch& batch,
-               const Window& window, std::int64_t row) {
+               const Window& window, std::int64_t row, std::int64_t first_row) {
   const std::string& name = corpus.names[window.source];
   const TokenShard& shard = corpus.sources[window.source].train;
-  fmt::print("row {}: {}tokens {} to {} of {}\n", row, name.empty() ? "" : name + ", ",
+  fmt::print("row {}: {}tokens {} to {} of {}\n", first_row + row, name.empty() ? "" : name + ", ",
              window.begin, window.begin + window.targets, shard.path().string());
   const std::int64_t first[] = {batch.inputs[row * batch.context]};
   fmt::print("  given          {}\n", quoted(tokenizer.decode(first)));
@@ -85,7 +86,7 @@ int show_step(const Arguments& arguments) {
   fmt::print("step {}: {} of {} targets learned\n", arguments.step, batch.counted_targets,
              batch.targets.size());
   for (std::int64_t i = 0; i < batch.rows; ++i) {
-    print_row(corpus, *corpus.tokenizer, batch, windows[i], begin + i);
+    print_row(corpus, *corpus.tokenizer, batch, windows[i], i, begin);
   }
   return 0;
 }

@@ -25,7 +25,8 @@ struct Shown {
   std::string operator()(const double* value) const { return testing::PrintToString(*value); }
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(const std::string* value) const { return *value; }
-  std::string operator()(const std::vector<std::string>* value) const {
+  template <class Element>
+  std::string operator()(const std::vector<Element>* value) const {
     return testing::PrintToString(*value);
   }
   std::string operator()(const std::vector<double>* value) const {
@@ -53,6 +54,7 @@ struct Change {
     *value = *value * 2 + 0.001 <= field.most ? *value * 2 + 0.001 : (field.least + field.most) / 3;
   }
   void operator()(bool* value) const { *value = !*value; }
+  void operator()(std::vector<double>* value) const { *value = {0.25, 3}; }
   void operator()(std::string* value) const {
     const std::string other =
         field.choices.empty() ? "a \"quoted\" text\\with\n\ttabs é" : field.choices.back();
@@ -142,6 +144,8 @@ TEST(RunConfig, WrongTypesNameTheFieldAndItsMeaning) {
   EXPECT_THAT(refusal("[run]\nname = 3\n"), HasSubstr("a text in quotes"));
   EXPECT_THAT(refusal("[data]\npaths = \"a.txt\"\n"), HasSubstr("a list of texts"));
   EXPECT_THAT(refusal("[data]\npaths = [\"a.txt\", 3]\n"), HasSubstr("a list of texts"));
+  EXPECT_THAT(refusal("[data]\nweights = 2\n"), HasSubstr("a list of numbers"));
+  EXPECT_THAT(refusal("[data]\nweights = [1, \"x\"]\n"), HasSubstr("a list of numbers"));
   EXPECT_EQ(parse("[optimizer]\nlr = 1\n").optimizer.lr, 1.0);
 }
 

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
 #include <set>
 
 #include "core/data/keyed_order.h"
+#include "core/data/mixture_order.h"
 #include "data/text_files.h"
 
 namespace kha {
@@ -140,6 +142,87 @@ TEST(BatchPlan, RefusesImpossibleSizes) {
   EXPECT_THAT(message_of([] { BatchPlan(10, 4, 0, 0); }), HasSubstr("sequences per batch"));
   EXPECT_THAT(message_of([] { BatchPlan(10, 4, 2, 0).windows(0, 1, 2); }),
               AllOf(HasSubstr("outside its batch"), HasSubstr("2 sequences from 1")));
+}
+
+// After any number of sequences, every source has had its share to within one.
+TEST(MixtureOrder, KeepsSharesToWithinOneSequence) {
+  const std::vector<std::vector<double>> mixtures = {{1},
+                                                     {0.5, 0.5},
+                                                     {0.7, 0.3},
+                                                     {0.7, 0.2, 0.1},
+                                                     {1, 1, 1},
+                                                     {2, 3, 5, 7, 11},
+                                                     {0.9, 0.05, 0.03, 0.02},
+                                                     {0.123, 0.877},
+                                                     {3.14159, 1},
+                                                     {0.5, 0.25, 0.125, 0.0625, 0.0625}};
+  for (const auto& weights : mixtures) {
+    const MixtureOrder order(weights);
+    const auto period = static_cast<double>(order.period());
+    std::vector<std::int64_t> given(weights.size());
+    for (std::int64_t i = 0; i < 2 * std::min<std::int64_t>(order.period(), 5000); ++i) {
+      for (std::size_t s = 0; s < weights.size(); ++s) {
+        ASSERT_EQ(order.before(i, static_cast<std::int64_t>(s)), given[s]);
+        const double share = static_cast<double>(order.share(static_cast<std::int64_t>(s)));
+        ASSERT_LT(std::abs(static_cast<double>(given[s]) - static_cast<double>(i) * share / period),
+                  1.0)
+            << "source " << s << " of " << weights.size() << ", sequence " << i;
+      }
+      ++given[order.source(i)];
+    }
+  }
+}
+
+TEST(MixtureOrder, TakesWeightsExactlyWhereItCan) {
+  const MixtureOrder order(std::vector<double>{0.7, 0.2, 0.1});
+  EXPECT_EQ(order.period(), 10);
+  EXPECT_EQ(order.share(0), 7);
+  const MixtureOrder odd(std::vector<double>{3.14159265, 1});
+  EXPECT_EQ(odd.period(), 65536);
+  EXPECT_NEAR(static_cast<double>(odd.share(1)), 65536 / 4.14159265, 1);
+}
+
+TEST(MixtureOrder, RefusesWeightsThatAreNone) {
+  const auto refusal = [](std::vector<double> weights) {
+    return message_of([&] { MixtureOrder order(weights); });
+  };
+  EXPECT_THAT(refusal({1, 0}), AllOf(HasSubstr("not above 0"), HasSubstr("number 2")));
+  EXPECT_THAT(refusal({-1}), HasSubstr("found:    -1"));
+  EXPECT_THAT(refusal({std::nan("")}), HasSubstr("nan"));
+  EXPECT_THAT(refusal({1e9, 1.5}), HasSubstr("too small beside the others"));
+}
+
+TEST(BatchPlan, OneSourceOfAnyWeightIsTheRunWithoutWeights) {
+  const BatchPlan alone(1000, 16, 4, 42);
+  const BatchPlan weighted(std::vector<PlanSource>{{1000, 0.3}}, 16, 4, 42);
+  for (std::int64_t step = 0; step < 100; ++step) {
+    EXPECT_EQ(weighted.windows(step), alone.windows(step));
+    EXPECT_EQ(weighted.position(step), alone.position(step));
+  }
+}
+
+TEST(BatchPlan, EachSourceHasItsOwnEpochs) {
+  const BatchPlan plan(std::vector<PlanSource>{{500, 3}, {200, 1}}, 16, 1, 7);
+  const BatchPlan first(500, 16, 1, 7);
+  std::int64_t of_first = 0, of_second = 0;
+  std::set<std::int64_t> seen;
+  for (std::int64_t i = 0; i < 44; ++i) {
+    const Window window = plan.windows(i).front();
+    if (window.source == 0) {
+      EXPECT_EQ(window.begin, first.windows(of_first++).front().begin);
+    } else if (of_second++ < 11) {  // its first epoch
+      EXPECT_TRUE(seen.insert(window.begin).second);
+    }
+    EXPECT_LE(window.begin + 17, window.source == 0 ? 500 : 200);
+  }
+  EXPECT_EQ(of_first, 33);
+  EXPECT_EQ(of_second, 11);
+  const DataPosition saved = plan.position(30);
+  plan.check(saved);
+  EXPECT_THAT(message_of([&] {
+                BatchPlan(std::vector<PlanSource>{{500, 1}, {200, 3}}, 16, 1, 7).check(saved);
+              }),
+              HasSubstr("its weights"));
 }
 
 TEST(EvaluationWindows, CoverEveryTargetOnce) {

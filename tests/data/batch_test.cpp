@@ -90,6 +90,15 @@ TEST_F(BatchTest, SegmentsAndPositionsBeginAnewWithEachDocumentOfTheRow) {
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 0, 0, 1, 0, 0, 0, 1, 2, 0, 0));
 }
 
+TEST_F(BatchTest, RowsMayComeFromSeveralShards) {
+  const TokenShard one = shard({3, 3});
+  const TokenShard two = TokenShard::open(path("x.tokens"), 1);
+  const TokenShard* const shards[] = {&one, &two};
+  Batch batch;
+  fill_batch(shards, std::vector<Window>{{0, 2, 1}, {3, 2, 0}}, 2, BoundaryTargets::counted, batch);
+  EXPECT_THAT(batch.inputs, ElementsAre(0, 1, 3, 4));
+}
+
 TEST_F(BatchTest, TargetsOfAPromptAreNotCounted) {
   TokenShardWriter writer(path("p.tokens"), {.vocab_size = 100, .tokenizer_hash = 1});
   const std::vector<std::int64_t> ids = {1, 2, 3, 4};

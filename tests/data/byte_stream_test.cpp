@@ -68,7 +68,7 @@ TEST_F(ByteStreamTest, OtherBytesAreDamage) {
   for (const auto compression : {Compression::gzip, Compression::zstd}) {
     const auto file = add("a", "this is not packed at all");
     EXPECT_THAT(message_of([&] { all_of(*open_stream(file, compression), 64); }),
-                AllOf(HasSubstr("is damaged"), HasSubstr("byte 0")));
+                AllOf(HasSubstr("is damaged"), HasSubstr("a, byte ")));
   }
 }
 

@@ -2,14 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/data/preparation.h"
 #include "data/pair_tokenizer.h"
 #include "data/text_files.h"
 #include "kha/core/byte_tokenizer.h"
@@ -186,6 +189,91 @@ TEST_F(CorpusTest, LongDocumentsAreOneDocument) {
   const Corpus pairs = prepare_corpus(with_pairs);
   EXPECT_EQ(pairs.train.document_end(1) - pairs.train.document_begin(1),
             static_cast<std::int64_t>(PairTokenizer().encode(large).size()) + 1);
+}
+
+// Several parts, with short documents and one that reaches over three parts.
+class PartsTest : public CorpusTest {
+ protected:
+  PartsTest() {
+    part_size = std::size_t{2} << 20;
+    std::string line;
+    for (int i = 0; i < 400; ++i) line += "some words of text " + std::to_string(i * 7) + " ";
+    std::string lines;
+    for (int i = 0; i < 600; ++i) lines += "{\"text\": \"" + line + std::to_string(i) + "\"}\n";
+    add("text/a.jsonl", lines);
+    add("text/b.txt", lines);  // one document
+    add("text/c.txt", "the end");
+  }
+
+  ~PartsTest() override { part_size = before_; }
+
+  CorpusOptions with(unsigned threads, const std::string& cache) const {
+    CorpusOptions result = options(0.2);
+    result.tokenizer = std::make_shared<PairTokenizer>();
+    result.threads = threads;
+    result.cache_dir = path(cache);
+    return result;
+  }
+
+  // Both shards of a folder, by their checksums.
+  static std::vector<FileReport> bytes_of(const Corpus& corpus) {
+    return {report_file(corpus.summary.folder / "train.tokens"),
+            report_file(corpus.summary.folder / "validation.tokens")};
+  }
+
+ private:
+  std::size_t before_ = part_size;
+};
+
+TEST_F(PartsTest, AnyNumberOfThreadsGivesTheSameBytes) {
+  const Corpus one = prepare_corpus(with(1, "one")), three = prepare_corpus(with(3, "three"));
+  EXPECT_EQ(bytes_of(one), bytes_of(three));
+  EXPECT_EQ(one.summary.train, three.summary.train);
+  EXPECT_EQ(one.summary.train.documents + one.summary.validation.documents, 602);
+  EXPECT_FALSE(fs::exists(one.summary.folder / "parts"));
+}
+
+TEST_F(PartsTest, AKillAtAnyMomentGoesOnToTheSameBytes) {
+  const auto whole = bytes_of(prepare_corpus(with(2, "whole")));
+  for (const char* point : {"data-part-0-unrecorded", "data-part-0", "data-part-2",
+                            "data-part-3-unrecorded", "data-unfinished", "data-finished"}) {
+    fs::remove_all(path("cut"));
+    EXPECT_EXIT(
+        {
+          ::setenv("KHA_FAIL_POINT", point, 1);
+          prepare_corpus(with(2, "cut"));
+          ::_exit(0);
+        },
+        testing::ExitedWithCode(86), "")
+        << point;
+    EXPECT_EQ(bytes_of(prepare_corpus(with(2, "cut"))), whole) << point;
+  }
+}
+
+TEST_F(PartsTest, FinishedPartsAreNotMadeAgainUnlessTheyAreDamaged) {
+  EXPECT_EXIT(
+      {
+        ::setenv("KHA_FAIL_POINT", "data-part-2", 1);
+        prepare_corpus(with(2, "cut"));
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(86), "");
+  const fs::path parts = fs::directory_iterator(path("cut"))->path() / "parts";
+  ASSERT_TRUE(fs::exists(parts / "000002.json"));
+  const auto time = fs::last_write_time(parts / "000000.json");
+  std::string bytes = read_file(parts / "000001.train.tokens");
+  bytes[100] ^= 1;
+  std::ofstream(parts / "000001.train.tokens", std::ios::binary) << bytes;
+  EXPECT_EXIT(
+      {
+        ::setenv("KHA_FAIL_POINT", "data-part-1", 1);
+        prepare_corpus(with(2, "cut"));
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(86), "");
+  EXPECT_EQ(fs::last_write_time(parts / "000000.json"), time);
+  EXPECT_FALSE(fs::exists(parts / "000002.json"));
+  EXPECT_EQ(bytes_of(prepare_corpus(with(2, "cut"))), bytes_of(prepare_corpus(with(1, "whole"))));
 }
 
 TEST_F(CorpusTest, ReusesACompleteCacheAndRedoesAnotherOne) {

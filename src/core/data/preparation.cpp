@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Text after which a part ends: what a kill costs at most.
-constexpr std::size_t part_size = std::size_t{32} << 20;
 // Text that waits for the threads or for the writer, at most; one unit may be larger.
 constexpr std::size_t most_waiting = std::size_t{12} << 20;
 
