@@ -103,7 +103,10 @@ int run(const Arguments& a) {
   const GenerateOptions options = options_of(a, arithmetic);
   validate(options.sampling);
   const LoadedModel model = open_model(folder);
-  const std::vector<int64_t> prompt = model.tokenizer->encode(text);
+  // As transformers reads a prompt: marks that are written out count, a start mark is put before
+  // it.
+  std::vector<int64_t> prompt;
+  model.tokenizer->encode_with_special(text, prompt, /*with_around=*/true);
   const auto start = std::chrono::steady_clock::now();
   Outcome outcome{
       .result = generate(model, prompt, options,

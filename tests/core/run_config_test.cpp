@@ -54,7 +54,6 @@ struct Change {
     *value = *value * 2 + 0.001 <= field.most ? *value * 2 + 0.001 : (field.least + field.most) / 3;
   }
   void operator()(bool* value) const { *value = !*value; }
-  void operator()(std::vector<double>* value) const { *value = {0.25, 3}; }
   void operator()(std::string* value) const {
     const std::string other =
         field.choices.empty() ? "a \"quoted\" text\\with\n\ttabs é" : field.choices.back();

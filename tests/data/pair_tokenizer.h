@@ -36,6 +36,12 @@ class PairTokenizer : public Tokenizer {
     }
     return text;
   }
+  void encode_with_special(std::string_view text, std::vector<std::int64_t>& ids,
+                           bool) const override {
+    encode(text, ids);
+  }
+  std::string text_of(std::int64_t id) const override { return decode({&id, 1}); }
+  std::string token(std::int64_t id) const override { return text_of(id); }
   std::int64_t bytes_of(std::int64_t id) const override { return id < 256 ? 1 : id < 512 ? 2 : 0; }
   void save(const std::filesystem::path&) const override {}
 

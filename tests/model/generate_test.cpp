@@ -208,7 +208,8 @@ TEST(Generate, NeverChoosesAnIdOfThePadding) {
   }
 }
 
-// Writes a blank before every id but a text's first, as tokenizers of words do; names no end mark.
+// Writes a blank before every id, as tokenizers of words do, and drops that of a text's first;
+// names no end mark.
 class Words : public Tokenizer {
  public:
   std::string kind() const override { return "words"; }
@@ -216,6 +217,9 @@ class Words : public Tokenizer {
   uint64_t hash() const override { return 0; }
   int64_t end_id() const override { return -1; }
   void encode(std::string_view, std::vector<int64_t>&) const override {}
+  void encode_with_special(std::string_view, std::vector<int64_t>&, bool) const override {}
+  std::string text_of(int64_t id) const override { return {' ', static_cast<char>(id)}; }
+  std::string token(int64_t id) const override { return text_of(id); }
   int64_t bytes_of(int64_t) const override { return 2; }
   void save(const std::filesystem::path&) const override {}
   std::string decode(std::span<const int64_t> ids) const override {

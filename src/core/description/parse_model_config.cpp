@@ -278,12 +278,12 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   in.read("dtype", c.dtype);
   if (const json* kha = in.find("kha")) read_kha(*kha, where, c);
   if ((type == "kha") == c.plain()) {
-    fail(
-        {.what = "`model_type` and the object `kha` contradict each other",
-         .where = where,
-         .expected = "`kha` with maps or an attention of its own, or `qwen3` without",
-         .found = "`" + type + "`, " + (c.plain() ? "no maps" : "maps or attention " + c.attention),
-         .cause = "the file was edited by hand"});
+    fail({.what = "`model_type` and the object `kha` contradict each other",
+          .where = where,
+          .expected = "`kha` with maps or an attention of its own, or `qwen3` without",
+          .found = "`" + type + "` " + (c.plain() ? "without" : "with") + " maps" +
+                   (c.attention == "gqa" ? "" : " and attention " + c.attention),
+          .cause = "the file was edited by hand"});
   }
   in.ignore({"architectures", "transformers_version", "use_cache", "sliding_window",
              "max_window_layers", "auto_map", "_name_or_path", "num_experts_per_tok"});

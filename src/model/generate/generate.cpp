@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "kha/core/error.h"
 #include "kha/core/text_stream.h"
@@ -85,16 +84,9 @@ class Generation {
   }
 
   void take(std::int64_t id) {
-    if (!is_end_mark(id)) show(text_.push(text_of(id)));
+    if (!is_end_mark(id)) show(text_.push(tokenizer_.text_of(id)));
     all_ids_.push_back(id);
     result_.ids.push_back(id);
-  }
-
-  // A token can read differently at the start of a text, so it is decoded behind the last one.
-  std::string text_of(std::int64_t id) const {
-    const std::array pair{all_ids_.back(), id};
-    const std::string before = tokenizer_.decode(std::span(pair).first(1));
-    return tokenizer_.decode(pair).substr(before.size());
   }
 
   void show(const std::string& piece) {
