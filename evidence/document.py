@@ -9,7 +9,7 @@ MARKS = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
 
 
 def table(head, rows):
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
@@ -35,21 +35,33 @@ def interval_in_words(interval):
     return str(interval)
 
 
+def in_a_word(judgement):
+    """The verdict, or that there is nothing yet to give one on."""
+    return judgement.verdict if judgement.pairs or judgement.diverged else "not run"
+
+
+def rates_in_words(results, judgement):
+    """Learning rates of both arms, the lower one's first; one where they are the same."""
+    rates = [next((f"{run['rate']:g}" for run in main_runs(results, arm).values() if run["rate"]),
+                  "-") for arm in (judgement.lower, judgement.higher)]
+    return rates[0] if rates[0] == rates[1] else " and ".join(rates)
+
+
 def summary(judgements):
     """What may be said in one paragraph."""
     parts = []
-    for word in ("reproduced", "opposite", "not decided"):
-        names = [f"{o.lower} below {o.higher}" for o, j in judgements if j.verdict == word]
+    for word in ("reproduced", "opposite", "not decided", "not run"):
+        names = [f"{o.lower} below {o.higher}" for o, j in judgements if in_a_word(j) == word]
         if names:
             parts.append(f"**{word}** {len(names)}: {'; '.join(names)}")
     return (f"Of {len(judgements)} orderings of the paper: " + ". ".join(parts) + ".")
 
 
-def orderings_table(judgements):
-    rows = [[f"{o.lower} < {o.higher}", o.about, o.source, len(j.pairs),
-             interval_in_words(j.interval), f"**{j.verdict}**"] for o, j in judgements]
-    return table(["reported", "about", "where", "pairs", "difference (95 % interval)", "verdict"],
-                 rows)
+def orderings_table(judgements, results):
+    rows = [[f"{o.lower} < {o.higher}", o.about, o.source, rates_in_words(results, j), len(j.pairs),
+             interval_in_words(j.interval), f"**{in_a_word(j)}**"] for o, j in judgements]
+    return table(["reported", "about", "where", "learning rates", "pairs",
+                  "difference (95 % interval)", "verdict"], rows)
 
 
 def curve_at(curve, share):
@@ -174,7 +186,7 @@ number: were there no effect at all, some {chance:.1f} of these {len(judgements)
 
 ## Orderings
 
-{orderings_table(judgements)}
+{orderings_table(judgements, results)}
 
 ## The difference over the tokens
 
@@ -192,8 +204,9 @@ way, in all arms alike).
 ## Learning rates
 
 Validation loss of short runs ({results['sweep_steps']:,} steps, {sweep_seeds(results)} not used
-elsewhere); the best in bold, - where a run is missing or diverged. Arms that are not in the table take
-their rate from one that is: {lenders(plan)}.
+elsewhere); the best in bold, - where a run is missing or diverged. Where two arms of an ordering have
+different rates, their difference is that of the rates too, and such a short sweep errs.
+Arms that are not in the table take their rate from one that is: {lenders(plan)}.
 
 {sweep_table(results)}
 

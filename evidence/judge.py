@@ -52,11 +52,13 @@ def seeds_of_both(a, b, name_a, name_b):
                 notes.append(f"{name} has no run of seed {seed}")
             elif broken(runs[seed]):
                 notes.append(f"{name}, seed {seed}, diverged")
-                diverged = True
             elif not whole(runs[seed]):
                 notes.append(f"{name}, seed {seed}, is not finished")
-        if seed in a and seed in b and whole(a[seed]) and whole(b[seed]):
-            good.append(seed)
+        pair = [runs[seed] for runs in (a, b) if seed in runs]
+        if len(pair) == 2 and all(whole(run) or broken(run) for run in pair):
+            diverged = diverged or any(map(broken, pair))
+            if not any(map(broken, pair)):
+                good.append(seed)
     return good, diverged, notes
 
 

@@ -7,7 +7,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from matplotlib import pyplot  # noqa: E402
-from matplotlib.ticker import EngFormatter  # noqa: E402
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter  # noqa: E402
 
 from evidence.document import finite_interval  # noqa: E402
 from evidence.judge import judge, main_runs, whole  # noqa: E402
@@ -42,6 +42,7 @@ def draw_losses(axes, plan, results):
             axes.plot(tokens, losses, label=arm, color=COLOURS[index % len(COLOURS)],
                       linestyle="-" if index < len(COLOURS) else "--", linewidth=1.2)
     axes.set_xscale("log")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_title("validation loss, mean over seeds", fontsize=9)
     axes.set_ylabel("nats a token")
     axes.legend(fontsize=6)
@@ -61,11 +62,13 @@ def draw_differences(axes, results, about, arms):
                   label=f"{arm} ({curve[-1][1].pairs} pairs)")
         axes.fill_between(tokens, [each.low for _, each in curve],
                           [each.high for _, each in curve], color=colour, alpha=0.15, linewidth=0)
-    limit_to_means(axes)
     axes.set_title(f"{about}: loss less the baseline's, same seed; below 0 is better", fontsize=9)
     axes.set_ylabel("nats a token")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=7)
+        limit_to_means(axes)
+    else:
+        axes.text(0.5, 0.5, "no arm has two pairs", transform=axes.transAxes, ha="center")
 
 
 def limit_to_means(axes):
@@ -93,6 +96,7 @@ def draw(plan, results):
         panel.spines[["top", "right"]].set_visible(False)
         panel.xaxis.set_major_formatter(EngFormatter())
         panel.set_xlabel("training tokens")
+    flat[0].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     figure.suptitle(f"{plan.name}: bands are 95 % intervals over seeds; commit "
                     f"{results['facts']['commit']}", fontsize=9)
     return figure

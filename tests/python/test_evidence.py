@@ -210,6 +210,7 @@ def test_the_document_says_what_was_measured_and_no_more(plan):
     assert "**reproduced** 1: kha below baseline" in text
     assert "**not decided** 1: kha below gate" in text
     (row,) = [line for line in text.splitlines() if line.startswith("| kha < gate | kind")]
+    assert "| table 2 | 0.003 | 1 | +0.2" in row
     assert "| 1 | +0.2" in row and "one pair, no interval" in row
     assert "| baseline | 1,000 | 10 | 0.003 | 3 |" in text
     assert "8 tokens a parameter" in text and "0.01 M" in text
@@ -220,7 +221,7 @@ def test_the_document_names_what_is_missing_or_broken(plan):
     broken = made_up_run("kha", 2, state="diverged", tokens=TOKENS[:2])
     text = document.text(plan, results(*arm("baseline", [1, 2]), *arm("kha", [1], -1), broken), "p")
     assert "- kha, seed 2, diverged" in text and "5 finished" in text and "1 diverged" in text
-    assert "no pair" in text  # of the gate, which was not run
+    assert "**not run** 1: kha below gate" in text and "| no pair | **not run** |" in text
     assert "**reproduced**:" in text and "**reproduced** " not in text.split("## What was run")[0]
 
 
@@ -228,6 +229,17 @@ def test_the_sweep_marks_the_best_rate_and_says_when_it_is_at_the_edge():
     table = document.sweep_table(example())
     assert table.count("**") == 2 and table.splitlines()[-1].endswith("** |")
     assert "baseline (0.002)" in document.edge_note(example())
+
+
+def test_two_learning_rates_of_one_ordering_are_shown(plan):
+    slow = [{**run, "rate": 0.001} for run in arm("gate", [1, 2])]
+    text = document.text(plan, results(*arm("kha", [1, 2], -0.1), *slow), "p")
+    assert "| kha < gate | kind | table 2 | 0.003 and 0.001 | 2 |" in text
+
+
+def test_a_panel_without_pairs_says_so(plan):
+    kinds = picture.draw(plan, results(*arm("baseline", [1]), *arm("kha", [1]))).axes[1]
+    assert [text.get_text() for text in kinds.texts] == ["no arm has two pairs"]
 
 
 def test_the_picture_shows_each_arm_and_its_difference(plan):
