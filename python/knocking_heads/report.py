@@ -23,13 +23,16 @@ FILES = "report"  # folder of the figures, beside report.html
 
 
 def source_of(study: Study) -> str:
-    """Run names, commit and command: what made the figures."""
+    """Run names and commit."""
     names = ", ".join(str(group.folder) for group in study.groups)
     commits = list(dict.fromkeys(filter(None, (run.fact("commit") for run in study.runs))))
-    commands = list(dict.fromkeys(filter(None, (run.fact("command") for run in study.runs))))
     commit = f"kha at commit {', '.join(commits)}" if commits else "commit not recorded"
-    command = " ; ".join(commands) if commands else "command not recorded (an older kha)"
-    return f"{names} · {commit} · {command}"
+    return f"{names} · {commit}"
+
+
+def command_of(study: Study) -> str:
+    commands = list(dict.fromkeys(filter(None, (run.fact("command") for run in study.runs))))
+    return " ; ".join(commands) if commands else "command not recorded (an older kha)"
 
 
 def sections_of(study: Study) -> list[tuple[str, str, list[Figure]]]:
@@ -38,27 +41,29 @@ def sections_of(study: Study) -> list[tuple[str, str, list[Figure]]]:
         ("final", "Difference at the end", [t.final_figure(study)]),
         ("loss", "Loss", [t.loss_figure(study)]),
         ("difference", "Difference over training", [t.difference_figure(study)]),
-        ("similarity", "Similarity of the heads", [m.similarity_figure(study), *m.head_matrices(study)]),
+        ("similarity", "Similarity of the heads",
+         [m.similarity_figure(study), *m.head_matrices(study)]),
         ("maps", "Learned maps", m.heat_maps(study)),
         ("course", "How far the maps have gone", m.map_courses(study)),
         ("rate", "Learning rate and gradient norm", [t.rate_figure(study)]),
         ("speed", "Speed and memory", [t.speed_figure(study)]),
-    ]
+    ]  # fmt: skip
 
 
 def write_report(folders: list[Path], out: Path) -> Path:
     study = read_study(folders)
     files = out / FILES
     files.mkdir(parents=True, exist_ok=True)
-    source = source_of(study)
+    source, command = source_of(study), command_of(study)
     sections = []
     for key, heading, figures in sections_of(study):
         drawn = []
         for figure in figures:
-            figure.source = source
+            figure.source, figure.command = source, command
             drawn.append((figure, render(figure, files) if figure.draw else None))
         sections.append((key, heading, drawn))
-    text = page(study, summarise(study), sections, FILES, f"Made by kha report from {source}")
+    made = f"Made by kha report from {source} · {command}"
+    text = page(study, summarise(study), sections, FILES, made)
     path = out / "report.html"
     unfinished = path.with_name(f".report.html.{os.getpid()}")
     unfinished.write_text(text)
@@ -79,7 +84,8 @@ def run(folders: list[Path], out: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        "kha report", description="One page about runs or comparisons: what came out, how sure, what it cost."
+        "kha report",
+        description="One page about runs or comparisons: what came out, how sure, what it cost.",
     )
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN",
                         help="folder of a run (metrics.jsonl) or of a comparison (compare.json); "
@@ -93,8 +99,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"kha report: {error}", file=sys.stderr)
         return 2
     except ImportError as error:
-        print(f"kha report: {error}\n  next: install matplotlib, numpy and safetensors (make setup)",
-              file=sys.stderr)
+        needed = "matplotlib, numpy and safetensors (make setup)"
+        print(f"kha report: {error}\n  next: install {needed}", file=sys.stderr)
         return 2
     return 0
 

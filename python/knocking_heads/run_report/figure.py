@@ -23,7 +23,8 @@ class Figure:
     rows: list[list] = field(default_factory=list)
     missing: str = ""  # why there is nothing to draw
     bitmap: bool = False  # heat maps are pictures in the page, not lines
-    source: str = ""  # runs, commit and command
+    source: str = ""  # runs and commit
+    command: str = ""
 
 
 @dataclass
@@ -139,7 +140,8 @@ def add_caption(canvas, figure: Figure):
     """
     from matplotlib.transforms import Bbox
 
-    lines = textwrap.wrap(figure.caption, 140) + textwrap.wrap(figure.source, 140)
+    lines = textwrap.wrap(figure.caption, 140)
+    lines += textwrap.wrap(f"{figure.source} · {figure.command}", 140)
     width, height = canvas.get_size_inches()
     title = textwrap.shorten(figure.title, 100, placeholder="…")
     canvas.text(0, 1 + 0.15 / height, title, va="bottom", fontweight="bold", fontsize=14)

@@ -79,18 +79,17 @@ def limit_of(matrices: list, at_least: float = 0.0) -> float:
 
 def maps_table(run: Run, matrices: dict) -> tuple[list[str], list[list]]:
     """Every element, or what each row of a layer's matrix comes to where that is too long."""
-    numbers = sum(m.size for by_layer in matrices.values() for m in by_layer.values())
-    head = ["setting", "layer", "matrix"]
+    short = sum(m.size for by in matrices.values() for m in by.values()) <= MOST_NUMBERS
     rows: list[list] = []
     for place, by_layer in matrices.items():
         for layer, m in sorted(by_layer.items()):
-            start = [run.label, layer, place.title]
-            if numbers <= MOST_NUMBERS:
-                rows += [start + [i, j, f"{m[i, j]:.7g}"] for i in range(len(m)) for j in range(len(m))]
+            start, sides = [run.label, layer, place.title], range(len(m))
+            if short:
+                rows += [start + [i, j, f"{m[i, j]:.7g}"] for i in sides for j in sides]
             else:
-                rows += [start + [i, m[i, i], abs(m[i]).sum() - abs(m[i, i])] for i in range(len(m))]
-    whole = ["row", "column", "value"]
-    return head + (whole if numbers <= MOST_NUMBERS else ["row", "diagonal", "sum of |others|"]), rows
+                rows += [start + [i, m[i, i], abs(m[i]).sum() - abs(m[i, i])] for i in sides]
+    head = ["row", "column", "value"] if short else ["row", "diagonal", "sum of |others|"]
+    return ["setting", "layer", "matrix", *head], rows
 
 
 def heat_map(key: str, title: str, caption: str, run: Run, matrices: dict, limit: float,
@@ -136,9 +135,9 @@ def heat_maps(study: Study) -> list[Figure]:
     range_ = limit_of(whole, at_least=1.0)
     figures = []
     common = (
-        "As in the paper y = x M: a row is an input, a column an output of one head's {d} features. "
-        "One colour range for all matrices of all settings, centred on 0; 0.2 % of the values lie "
-        "beyond it." + only_first_seed(study)
+        "As in the paper y = x M: a row is an input, a column an output of one head's {d} "
+        "features. One colour range for all matrices of all settings, centred on 0; 0.2 % of the "
+        "values lie beyond it." + only_first_seed(study)
     )
     for run, maps in found:
         width = len(next(iter(next(iter(maps.matrices.values())).values())))
@@ -225,15 +224,20 @@ def map_course(run: Run, study: Study) -> Figure | None:
         for layer, (tokens, values) in sorted(found[key, place].items())
         for at, value in zip(tokens, values)
     ]
-    last = [rows_of[-1] for rows_of in ([v for v in s[1] if v is not None] for k, by in found.items()
-            if k[0] == "kha/identity_distance" for s in by.values()) if rows_of]  # fmt: skip
+    last = [
+        values[-1]
+        for (key, _), by_layer in found.items()
+        for _, values in by_layer.values()
+        if key == "kha/identity_distance" and values[-1] is not None
+    ]
     reach = f" At the end the distances are {min(last):.3g} to {max(last):.3g}." if last else ""
     return Figure(
         f"map-course-{file_name(run.label)}",
         f"How far the maps have gone: {run.name}",
-        "Above: distance from the start value, the Frobenius norm of M - I (of G itself) divided by "
-        "the root of the head width. Below: condition number (largest by smallest singular value, "
-        "logarithmic; a singular matrix is a gap). One line a layer, against training tokens."
+        "Above: distance from the start value, the Frobenius norm of M \u2212 I (of G itself) "
+        "divided by the root of the head width. Below: condition number (largest by smallest "
+        "singular value, logarithmic; a singular matrix is a gap). One line a layer, against "
+        "training tokens."
         + only_first_seed(study),
         f"Curves for each layer of {', '.join(place.title for place in places)}.{reach}",
         draw,

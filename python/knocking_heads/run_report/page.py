@@ -43,7 +43,8 @@ def figure_block(figure: Figure, rendered: Rendered | None, folder: str, heading
     return (
         f'{title}<figure id="figure-{escape(figure.key)}">{picture(figure, rendered)}'
         f"<figcaption>{escape(figure.caption)}"
-        f'<span class="source">{escape(figure.source)}</span></figcaption>'
+        f'<details class="source"><summary>{escape(figure.source)}</summary>'
+        f"{escape(figure.command)}</details></figcaption>"
         f"{files_of(figure, folder)}</figure>"
     )
 

@@ -169,7 +169,8 @@ def arms_of_entries(folder: Path, content: dict) -> list[Run]:
         raise RunError(f"{where} lists no arms\n  next: let the comparison finish its first arm")
     runs = []
     for entry in arms:
-        named = [entry.get(key) for key in ("setting", "run")] if isinstance(entry, dict) else [None]
+        known = entry if isinstance(entry, dict) else {}
+        named = [known.get(key) for key in ("setting", "run")]
         if not all(isinstance(name, str) for name in named):
             raise RunError(f"{where}: an arm without `setting` or `run`: {entry}")
         setting, run = named

@@ -26,7 +26,9 @@ class Look:
 
 def looks(labels: list[str], reference: str = "") -> dict[str, Look]:
     """The reference is black, and only it; more settings than colours take another dash."""
-    found = {label: Look(COLOURS[0], MARKERS[0], DASHES[0]) for label in labels if label == reference}
+    found = {}
+    if reference in labels:
+        found[reference] = Look(COLOURS[0], MARKERS[0], DASHES[0])
     for place, label in enumerate(label for label in labels if label != reference):
         colour, dash = place % (len(COLOURS) - 1) + 1, place // (len(COLOURS) - 1) % len(DASHES)
         found[label] = Look(COLOURS[colour], MARKERS[place % 6 + 1], DASHES[dash])

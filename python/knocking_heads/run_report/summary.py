@@ -109,9 +109,8 @@ def cautions_of(study: Study, differences: list[Difference]) -> list[str]:
         cautions.append("This holds for this size of model, this text and this many tokens.")
     open_runs = [run.name for run in study.unfinished]
     if open_runs:
-        cautions.append(f"Not finished: {listed(open_runs)}. Its figures are of the last line."
-                        if len(open_runs) == 1 else
-                        f"Not finished: {listed(open_runs)}. Their figures are of the last lines.")  # fmt: skip
+        whose = "Its figures are" if len(open_runs) == 1 else "Their figures are"
+        cautions.append(f"Not finished: {listed(open_runs)}. {whose} of the last line.")
     if study.missing_arms:
         arms = "arm has" if study.missing_arms == 1 else "arms have"
         cautions.append(f"{study.missing_arms} {arms} not begun yet.")
@@ -121,6 +120,4 @@ def cautions_of(study: Study, differences: list[Difference]) -> list[str]:
 def summarise(study: Study) -> Summary:
     differences = study.differences()
     verdicts = [Verdict(d.setting, outcome_of(d), in_words(d)) for d in differences]
-    return Summary(
-        headline_of(study, differences), verdicts, cautions_of(study, differences)
-    )
+    return Summary(headline_of(study, differences), verdicts, cautions_of(study, differences))

@@ -277,7 +277,8 @@ def name_interval(axes, place: int, d: Difference, narrow: bool, right: bool) ->
     else:
         words = f"{number(f.mean)} ({number(f.low)} to {number(f.high)})"
         at, side, shift = f.high, "left", (10, -4)
-    axes.annotate(words, (at, place), xytext=shift, textcoords="offset points", ha=side)
+    axes.annotate(words, (at, place), xytext=shift, textcoords="offset points", ha=side,
+                  bbox={"fc": "white", "ec": "none", "pad": 1.5})  # fmt: skip
 
 
 def final_figure(study: Study) -> Figure:

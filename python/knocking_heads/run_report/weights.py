@@ -89,7 +89,7 @@ def read_maps(run: Run) -> Maps | None:
 
 
 def parameters_of(run: Run) -> tuple[int, int] | None:
-    """All parameters and the maps', counted from the checkpoint's header where nothing says them."""
+    """All parameters and the maps', counted from the header of the last checkpoint."""
     folder = (run.folder / "checkpoints" / "latest").resolve()
     one = folder / "model.safetensors"
     if not one.is_file():
