@@ -10,6 +10,7 @@
 #include "cli/nasty_texts.h"
 #include "cli/tokenizer_commands.h"
 #include "core/store/wording.h"
+#include "core/text/unfinished_character.h"
 #include "core/tokenizer/unicode.h"
 #include "kha/core/atomic_file.h"
 #include "kha/core/mapped_file.h"
@@ -99,6 +100,22 @@ std::optional<Difference> compare_ids(const Tokenizer& tokenizer, const std::str
                     tail(tokenizer.decode(std::span(ours).first(at)))};
 }
 
+// Bytes that make no UTF-8 as the package writes them: one replacement character for as many as
+// begin a character, or for one that begins none.
+std::string without_broken_characters(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const Character character = character_at(text, at);
+    std::size_t length = character.length;
+    for (std::size_t longer = 2; !character.valid() && longer < 4; ++longer) {
+      if (unfinished_character(text.substr(at, longer)) == longer) length = longer;
+    }
+    out += character.valid() ? text.substr(at, length) : "\uFFFD";
+    at += length;
+  }
+  return out;
+}
+
 std::optional<Difference> compare_text(const std::string& name, const std::string& ours,
                                        const std::string& theirs) {
   if (ours == theirs) return std::nullopt;
@@ -125,7 +142,8 @@ std::optional<Difference> compare(const Tokenizer& tokenizer, const NamedText& t
                                answer.at("special").get<Ids>())) {
     return found;
   }
-  return compare_text(text.name, tokenizer.decode(plain), answer.at("decoded").get<std::string>());
+  return compare_text(text.name, without_broken_characters(tokenizer.decode(plain)),
+                      answer.at("decoded").get<std::string>());
 }
 
 void print_difference(const Difference& difference) {

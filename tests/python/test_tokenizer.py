@@ -10,7 +10,6 @@ import unicodedata
 import pytest
 from conftest import BIN
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-from transformers import AutoTokenizer
 
 import tokenizer_files as files
 
@@ -41,7 +40,7 @@ def hard_texts(tmp_path_factory):
     for seed in range(20):
         (folder / f"mixed{seed}").write_bytes(files.mixed_text(1000 + seed).encode())
         (folder / f"random{seed}").write_bytes(files.random_code_points(seed).encode())
-    (folder / "real").write_text("".join(files.real_text(400_000)))
+    (folder / "real").write_text("".join(files.real_text(200_000)))
     (folder / "Édith").write_text("x Édith, E\u0301dith; <think>a</think> <|im_start|>b <s>c</s>")
     return folder
 
@@ -63,7 +62,7 @@ def ids_of(kha, folder, text, *options):
 def test_ids_are_those_of_the_package(kha, made, hard_texts, kind):
     found = report(kha, made(kind), hard_texts)
     assert found["differences"] == []
-    assert found["texts"] > 70 and found["bytes"] > 400_000
+    assert found["texts"] > 70 and found["bytes"] > 200_000
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "qwen3.5", "o200k", "digits and punctuation",
@@ -89,9 +88,9 @@ def test_normal_forms(kha, tmp_path, form):
 
 
 def test_a_long_text_of_several_megabytes(kha, made, tmp_path):
-    (tmp_path / "text").write_text("".join(files.real_text(3_000_000)))
+    (tmp_path / "text").write_text("".join(files.real_text(2_000_000)))
     found = report(kha, made("qwen2"), tmp_path / "text")
-    assert found["equal"] and found["bytes"] > 1_500_000
+    assert found["equal"] and found["bytes"] > 1_000_000
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -184,6 +183,8 @@ def trained(kha, tmp_path_factory):
 
 
 def test_transformers_opens_what_was_trained(kha, trained):
+    from transformers import AutoTokenizer
+
     tokenizer = AutoTokenizer.from_pretrained(trained)
     assert tokenizer.eos_token == "<|endoftext|>" and tokenizer.eos_token_id == 0
     text = "def f(x):\n    return x  # é 日本 12345 😀"

@@ -63,7 +63,7 @@ def every_code_point() -> str:
 
 
 def texts_to_learn_from() -> list[str]:
-    return real_text(250_000) + [mixed_text(seed) for seed in range(60)]
+    return real_text(100_000) + [mixed_text(seed) for seed in range(40)]
 
 
 def with_marks(tokenizer):

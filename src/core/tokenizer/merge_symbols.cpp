@@ -1,6 +1,9 @@
 #include "core/tokenizer/merge_symbols.h"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
+#include <unordered_map>
 
 namespace kha {
 namespace {
@@ -31,44 +34,83 @@ void merge_short(const MergeTable& table, std::vector<std::uint32_t>& symbols,
   symbols.resize(count);
 }
 
-// A list of symbols and a heap of merges, some of which no longer stand when they come up.
+// Places that wait for one merge, taken from left to right. Those that come after the first was
+// taken are few, and kept as a heap.
+class Places {
+ public:
+  void put(std::uint32_t at) {
+    late_.push_back(at);
+    if (begun_) std::push_heap(late_.begin(), late_.end(), std::greater<>());
+  }
+
+  bool take(std::uint32_t& at) {
+    if (!begun_) begin();
+    const bool in_order = next_ < sorted_.size();
+    if (!in_order && late_.empty()) return false;
+    if (in_order && (late_.empty() || sorted_[next_] <= late_.front())) {
+      at = sorted_[next_++];
+      return true;
+    }
+    std::pop_heap(late_.begin(), late_.end(), std::greater<>());
+    at = late_.back();
+    late_.pop_back();
+    return true;
+  }
+
+ private:
+  void begin() {
+    if (!std::is_sorted(late_.begin(), late_.end())) std::sort(late_.begin(), late_.end());
+    sorted_.swap(late_);
+    begun_ = true;
+  }
+
+  std::vector<std::uint32_t> sorted_;
+  std::size_t next_ = 0;
+  std::vector<std::uint32_t> late_;
+  bool begun_ = false;
+};
+
+// A list of symbols, and for each rank the places that wait for it. All places of one rank are
+// merged in one pass from left to right, which walks through memory in order; a pass that makes a
+// merge of a lower rank stops for it and goes on later.
 class LongMerge {
  public:
   LongMerge(const MergeTable& table, std::vector<std::uint32_t>& symbols, MergeScratch& scratch)
-      : table_(table), symbols_(symbols), nodes_(scratch.nodes), heap_(scratch.heap) {}
+      : table_(table), symbols_(symbols), nodes_(scratch.nodes) {}
 
   void run() {
     link();
-    std::make_heap(heap_.begin(), heap_.end(), later);
-    while (!heap_.empty()) {
-      std::pop_heap(heap_.begin(), heap_.end(), later);
-      const Candidate candidate = heap_.back();
-      heap_.pop_back();
-      const Merge& now = nodes_[candidate.at].merge;
-      if (now.rank == candidate.rank && now.id == candidate.id) merge(candidate.at);
+    while (!ranks_.empty()) {
+      const std::uint32_t rank = ranks_.top();
+      ranks_.pop();
+      merge_all(rank);
     }
     symbols_.clear();
     for (std::uint32_t at = 0; at != none; at = nodes_[at].next) symbols_.push_back(nodes_[at].id);
   }
 
  private:
-  using Candidate = MergeScratch::Candidate;
   static constexpr std::uint32_t none = UINT32_MAX;
-
-  static bool later(const Candidate& left, const Candidate& right) {
-    return left.rank != right.rank ? left.rank > right.rank : left.at > right.at;
-  }
 
   void link() {
     const auto count = static_cast<std::uint32_t>(symbols_.size());
     nodes_.resize(count);
-    heap_.clear();
     for (std::uint32_t i = 0; i < count; ++i) {
-      Merge next{Merge::no_rank, 0};
-      if (i + 1 < count) next = table_.find(symbols_[i], symbols_[i + 1]);
-      nodes_[i] = {symbols_[i], i == 0 ? none : i - 1, i + 1 < count ? i + 1 : none, next};
-      if (next.exists()) heap_.push_back({next.rank, i, next.id});
+      nodes_[i] = {symbols_[i], i == 0 ? none : i - 1, i + 1 < count ? i + 1 : none, {}};
     }
+    for (std::uint32_t i = 0; i < count; ++i) look_for_merge(i);
+  }
+
+  void merge_all(std::uint32_t rank) {
+    Places& places = waiting_[rank];  // stays where it is when others are added
+    for (std::uint32_t at; places.take(at);) {
+      if (nodes_[at].merge.rank != rank) continue;  // it no longer stands
+      merge(at);
+      if (ranks_.empty() || ranks_.top() > rank) continue;
+      ranks_.push(rank);
+      return;
+    }
+    waiting_.erase(rank);
   }
 
   void merge(std::uint32_t at) {
@@ -86,15 +128,23 @@ class LongMerge {
     nodes_[at].merge = {Merge::no_rank, 0};
     if (next == none) return;
     nodes_[at].merge = table_.find(nodes_[at].id, nodes_[next].id);
-    if (!nodes_[at].merge.exists()) return;
-    heap_.push_back({nodes_[at].merge.rank, at, nodes_[at].merge.id});
-    std::push_heap(heap_.begin(), heap_.end(), later);
+    if (nodes_[at].merge.exists()) wait(at, nodes_[at].merge.rank);
   }
+
+  void wait(std::uint32_t at, std::uint32_t rank) {
+    const auto [places, is_new] = waiting_.try_emplace(rank);
+    if (is_new) ranks_.push(rank);
+    places->second.put(at);
+  }
+
+  using LowestFirst =
+      std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>>;
 
   const MergeTable& table_;
   std::vector<std::uint32_t>& symbols_;
   std::vector<MergeScratch::Node>& nodes_;
-  std::vector<Candidate>& heap_;
+  std::unordered_map<std::uint32_t, Places> waiting_;
+  LowestFirst ranks_;  // those that places wait for
 };
 
 }  // namespace

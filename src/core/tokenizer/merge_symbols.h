@@ -16,14 +16,8 @@ struct MergeScratch {
     std::uint32_t next;
     Merge merge;  // with the next one
   };
-  struct Candidate {
-    std::uint32_t rank;
-    std::uint32_t at;
-    std::uint32_t id;
-  };
   std::vector<Merge> merges;
   std::vector<Node> nodes;
-  std::vector<Candidate> heap;
 };
 
 // Of all possible merges the one of the lowest rank is done first, of several equal ones the
