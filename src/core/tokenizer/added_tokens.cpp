@@ -100,6 +100,7 @@ AddedTokens::AddedTokens(const JsonField& field, const BpeModel& model,
     }
     next_free = std::max(next_free, id + 1);
     tokens_.push_back(token);
+    tokens_.back().spelled = token.content;
   }
   for (const bool special : {true, false}) {
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
@@ -111,6 +112,7 @@ AddedTokens::AddedTokens(const JsonField& field, const BpeModel& model,
       if (!tokens_[i].normalized) continue;
       if (const auto normal = normaliser.apply(content, storage); !normal.empty()) {
         normalised_.add(normal, value);
+        tokens_[i].spelled = normal;
       }
     }
   }

@@ -23,6 +23,8 @@ struct AddedToken {
   bool lstrip = false;       // takes the blanks before it along
   bool rstrip = false;       // takes the blanks behind it along
   bool normalized = false;   // looked for in the normalised text
+  std::string spelled =
+      {};  // what it is decoded as: the normalised text, where it is looked for so
 };
 
 // Finds the longest of several texts at the first place where any is.

@@ -60,7 +60,7 @@ void BpeTokenizer::list_tokens() {
     tokens_[id] = {std::string(text), decoder_.spelled(text), true, special};
   };
   for (const auto& [text, id] : model_.vocabulary()) put(id, text, false);
-  for (const AddedToken& token : added_.all()) put(token.id, token.content, token.special);
+  for (const AddedToken& token : added_.all()) put(token.id, token.spelled, token.special);
 }
 
 std::string BpeTokenizer::kind() const {
