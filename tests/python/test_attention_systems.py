@@ -1,0 +1,89 @@
+"""Attention systems as a user meets them: train, go on, generate, look at, fold, refuse."""
+
+import json
+
+import pytest
+
+LATENT = {"model.num_key_value_heads": 4, "model.rope_head_dim": 8, "model.kv_latent": 12}
+SYSTEMS = {
+    "gta": {"model.attention": "gta", "model.rope_head_dim": 8},
+    "mla": {"model.attention": "mla", "model.latent_heads": 1, "model.query_latent": 20, **LATENT},
+    "gla": {"model.attention": "gla", "model.latent_heads": 2, **LATENT},
+}
+CASES = [("gta", "kha-mlp"), ("gta", "kha-linear-v"), ("mla", "kha-linear"), ("gla", "kha-linear")]
+
+
+@pytest.fixture(scope="module")
+def runs(train, tmp_path_factory):
+    """Finished tiny runs by (system, setting), made once."""
+    folder = tmp_path_factory.mktemp("systems")
+    for system, setting in CASES:
+        changes = {**SYSTEMS[system], "knock.setting": setting, "run.name": f"{system}-{setting}",
+                   "optimizer.lr": 0.01, "train.steps": 12}
+        train(folder, **changes)
+    return {case: folder / "-".join(case) for case in CASES}
+
+
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_it_learns_and_keeps_its_description(runs, case):
+    lines = [json.loads(line) for line in (runs[case] / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["train/loss"] for line in lines if "train/loss" in line]
+    assert losses[-1] < losses[0] - 0.5
+    config = json.loads((runs[case] / "checkpoints/latest/config.json").read_text())
+    assert config["model_type"] == "kha" and config["kha"]["attention"] == case[0]
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(train, tmp_path):
+    changes = {**SYSTEMS["mla"], "knock.setting": "kha-linear"}
+    train(tmp_path, **changes, run__name="whole")
+    train(tmp_path, **changes, run__name="cut", check=False, env={"KHA_FAIL_POINT": "step-6"})
+    train(tmp_path, **changes, run__name="cut")
+    whole, cut = (tmp_path / name / "checkpoints/latest/model.safetensors" for name in ("whole", "cut"))
+    assert whole.read_bytes() == cut.read_bytes()
+
+
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_the_cache_changes_no_token(kha, runs, case):
+    words = ["generate", runs[case], "--prompt", "the heads", "--max-tokens", 20, "--temperature", 0, "--json"]
+    cached, plain = (json.loads(kha(*words, *more).stdout)["ids"] for more in ([], ["--no-cache"]))
+    assert len(cached) > 0 and cached == plain
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "linear" in case[1]], ids="-".join)
+def test_linear_maps_fold_away_and_the_fold_is_proved(kha, runs, case, tmp_path):
+    result = kha("fold", runs[case], "--to", tmp_path / "folded")
+    assert result.returncode == 0, result.stderr
+    assert "verified: both models give the same logits" in result.stdout
+    config = json.loads((tmp_path / "folded/config.json").read_text())
+    assert config["kha"]["attention"] == case[0] and config["kha"]["v"] == "none"
+    words = ["--prompt", "the heads", "--max-tokens", 20, "--temperature", 0, "--json"]
+    before, after = (json.loads(kha("generate", model, *words).stdout)["ids"]
+                     for model in (runs[case], tmp_path / "folded"))
+    assert before == after
+
+
+@pytest.mark.parametrize("system, elements", [("gta", 2 * 16 + 8), ("mla", 12 + 8), ("gla", 2 * 12 + 8)])
+def test_inspect_says_what_the_cache_holds(kha, runs, system, elements):
+    run = next(folder for case, folder in runs.items() if case[0] == system)
+    text = kha("inspect", run).stdout
+    assert f"attention {system}" in text
+    assert f"{2 * elements * 4:,}".replace(",", "") in text.replace(",", "")  # two layers, float32
+
+
+REFUSED = [
+    ("mla", {"knock.setting": "kha-mlp"}, "only a linear map commutes with the sum over latents"),
+    ("gta", {"knock.k": "linear"}, "slice of the value's state"),
+    ("gta", {"model.rope_head_dim": 16}, "below head_dim 16"),
+    ("gta", {"model.kv_latent": 4}, "attention `gta` has no `kv_latent`"),
+    ("mla", {"model.latent_heads": 2}, "several latent heads are attention `gla`"),
+    ("gla", {"model.latent_heads": 3}, "a divisor of num_attention_heads"),
+    ("mla", {"model.num_key_value_heads": 2}, "every head has keys and values of its own"),
+    ("mla", {"model.rope_head_dim": 7}, "an even number"),
+]
+
+
+@pytest.mark.parametrize("system, change, reason", REFUSED, ids=[r[2] for r in REFUSED])
+def test_what_does_not_fit_is_refused_with_its_reason(train, tmp_path, system, change, reason):
+    changes = {**SYSTEMS[system], "knock.setting": "baseline", **change}
+    result = train(tmp_path, check=False, **changes)
+    assert result.returncode == 2 and reason in result.stderr, result.stderr
