@@ -153,10 +153,13 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m bench.tokenizer", description=__doc__)
     parser.add_argument("--megabytes", type=float, default=8, help="of each text")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--text", choices=["code", "mixed"], help="only this one")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the readings go")
     options = parser.parse_args(arguments)
     size, results = int(options.megabytes * 1e6), []
     for name, make in (("code", code_text), ("mixed", mixed_text)):
+        if options.text not in (None, name):
+            continue
         with tempfile.TemporaryDirectory() as folder:
             contest = Contest(Path(folder), make(size))
             if not contest.equal():
