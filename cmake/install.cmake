@@ -18,6 +18,7 @@ install(DIRECTORY python/knocking_heads DESTINATION "${KHA_SITE}" FILES_MATCHING
 
 # `kha NAME` runs kha-NAME beside it: one launcher for each module that is a program.
 foreach(KHA_COMPANION curves parquet report tokenizer_peer)
-  configure_file(python/companions/companion.in "${CMAKE_BINARY_DIR}/companions/kha-${KHA_COMPANION}" @ONLY)
-  install(PROGRAMS "${CMAKE_BINARY_DIR}/companions/kha-${KHA_COMPANION}" DESTINATION bin)
+  string(REPLACE "_" "-" KHA_NAME "${KHA_COMPANION}")  # of the program
+  configure_file(python/companions/companion.in "${CMAKE_BINARY_DIR}/companions/kha-${KHA_NAME}" @ONLY)
+  install(PROGRAMS "${CMAKE_BINARY_DIR}/companions/kha-${KHA_NAME}" DESTINATION bin)
 endforeach()

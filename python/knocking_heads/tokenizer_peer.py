@@ -1,6 +1,6 @@
 """Gives the ids of the `tokenizers` package to ``kha tokenizer verify``.
 
-``kha-tokenizer_peer DIR TEXTS.json IDS.json`` reads a list of texts and writes, for each, the ids of
+``kha-tokenizer-peer DIR TEXTS.json IDS.json`` reads a list of texts and writes, for each, the ids of
 the text as a document (special tokens stay text), the ids with special tokens and what the
 tokenizer puts around a text, and the first ones decoded. Stands alone: loads no torch.
 """
@@ -29,7 +29,7 @@ def answers(tokenizer, texts: list[str]) -> list[dict]:
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 3:
-        print("kha-tokenizer_peer: DIR TEXTS.json IDS.json", file=sys.stderr)
+        print("kha-tokenizer-peer: DIR TEXTS.json IDS.json", file=sys.stderr)
         return 2
     try:
         import tokenizers

@@ -51,10 +51,10 @@ bool is_utf8(std::string_view text) {
 
 // What the package gives for the texts, a list of {"plain", "special", "decoded"}.
 Json ask_package(const Options& options, const std::vector<NamedText>& texts) {
-  const auto peer = program_beside("kha-tokenizer_peer");
+  const auto peer = program_beside("kha-tokenizer-peer");
   if (!peer) {
     fail({.what = "the tool that runs the tokenizers package is not installed beside kha",
-          .expected = "kha-tokenizer_peer",
+          .expected = "kha-tokenizer-peer",
           .next = "make build"});
   }
   const TemporaryFolder folder("verify");

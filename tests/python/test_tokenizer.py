@@ -289,7 +289,7 @@ def own_programs(tmp_path):
     shutil.copy(BIN / "kha", folder / "kha")
 
     def companion(script):
-        file = folder / "kha-tokenizer_peer"
+        file = folder / "kha-tokenizer-peer"
         file.write_text(script)
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
 
@@ -304,7 +304,7 @@ def verify_with(program, folder):
 def test_verify_shows_the_first_difference(made, own_programs):
     kha, companion = own_programs
     companion(f"""#!/bin/sh
-{BIN / "kha-tokenizer_peer"} "$@" || exit
+{BIN / "kha-tokenizer-peer"} "$@" || exit
 {BIN / "python"} - "$3" <<'END'
 import json, sys
 answer = json.load(open(sys.argv[1]))
@@ -321,7 +321,7 @@ END
 def test_verify_says_what_is_missing(made, own_programs):
     kha, companion = own_programs
     result = verify_with(kha, made("gpt2"))
-    assert result.returncode == 2 and "kha-tokenizer_peer" in result.stderr
+    assert result.returncode == 2 and "kha-tokenizer-peer" in result.stderr
     companion(f"""#!/bin/sh
 exec {BIN / "python"} -S -P {files.PACKAGES}/knocking_heads/tokenizer_peer.py "$@"
 """)
