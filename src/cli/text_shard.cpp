@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kha/core/corpus.h"
+#include "kha/core/program_beside.h"
 #include "kha/core/temporary_folder.h"
 
 namespace kha::cli {
@@ -22,6 +23,7 @@ TextShard::TextShard(const std::vector<std::string>& paths,
   options.validation_share = 0;
   options.cache_dir = state_->folder.path();
   options.context = 1;
+  options.parquet_reader = program_beside("kha-parquet").value_or("");
   state_->corpus = prepare_corpus(options);
 }
 

@@ -215,6 +215,18 @@ TEST_F(FormatsTest, RawIdsNeedTheirWidth) {
   }
 }
 
+TEST_F(FormatsTest, InFoldersBinFilesAreIdsOnlyWhereTheyAreAskedFor) {
+  add("t/a.bin", raw<std::uint16_t>({1, 2, 256}));
+  add("t/b.txt", "text");
+  const Corpus text = prepare_corpus(options({"t"}));
+  EXPECT_THAT(texts(text.train), ElementsAre("text"));
+  EXPECT_EQ(text.summary.skipped.binary, 1);
+  CorpusOptions asked = options({"t"});
+  asked.text.extensions = {"bin"};
+  asked.raw_type = "uint16";
+  EXPECT_THAT(ids_of(prepare_corpus(asked).train, 0), ElementsAre(1, 2, 256));
+}
+
 TEST_F(FormatsTest, RawIdsOfAnotherWidthAreRefused) {
   std::vector<std::uint32_t> ids(500);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = i * 7 % 250;

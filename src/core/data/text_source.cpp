@@ -49,6 +49,14 @@ Reading read_document(const std::filesystem::path& file, bool plain, const ReadP
   return reading;
 }
 
+// In folders of other things a .bin file is seldom token ids: there it is taken as such only when
+// extensions are asked for, and else skipped as the binary file that it is.
+FileFormat format_of(const ListedFile& listed, const TextSourceOptions& options) {
+  const FileFormat format = file_format(listed.relative_path);
+  const bool wanted = listed.named || !options.extensions.empty();
+  return format.content == FileContent::raw_ids && !wanted ? FileFormat{} : format;
+}
+
 // Files named themselves must be usable; those found in a folder are only counted.
 void refuse_named(const ListedFile& listed, const Reading& reading) {
   if (reading.kind == Kind::empty) {
@@ -125,7 +133,7 @@ TextSource collect_text(const TextSourceOptions& options, const ReadProgress& pr
   ChecksumStream128 fingerprint;
   std::uint64_t bytes_read = 0;
   for (ListedFile& listed : list.files) {
-    const FileFormat format = file_format(listed.relative_path);
+    const FileFormat format = format_of(listed, options);
     const Reading reading =
         read_document(listed.file, format == FileFormat{}, progress, bytes_read);
     bytes_read += reading.size;
