@@ -117,7 +117,7 @@ void add_source(Report& report, const Corpus& corpus) {
 int run(const Arguments& arguments) {
   RunConfig config = config_of(arguments);
   Report report{.context = config.train.context};
-  config.train.context = 0;  // a split that is too small is reported here, not refused
+  config.train.context = -1;  // a split that is too small, or empty, is reported here, not refused
   Progress progress("");
   const RunCorpus corpus = prepare_run_corpus(config, CorpusLine(progress));
   for (const Corpus& source : corpus.sources) add_source(report, source);
