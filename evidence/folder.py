@@ -8,7 +8,8 @@ import tomllib
 COMPARED = {
     "run": ["seed"],
     "model": None, "knock": None, "optimizer": None, "schedule": None,
-    "data": ["extensions", "validation_share", "split_seed", "boundary_targets"],
+    "data": ["extensions", "validation_share", "split_seed", "boundary_targets", "tokenizer",
+             "document_mask", "reset_positions", "weights"],
     "train": ["steps", "context", "batch", "accumulate", "precision", "device", "eval_every",
               "eval_tokens"],
 }
@@ -61,5 +62,7 @@ def changed(folder, wanted_toml):
     if not path.is_file():
         return []
     before, wanted = flat(tomllib.loads(path.read_text())), flat(tomllib.loads(wanted_toml))
+    # A field that an older program did not know yet was off.
     return [f"{key}: {before.get(key)!r} there, {wanted.get(key)!r} wanted"
-            for key in sorted(before.keys() | wanted.keys()) if before.get(key) != wanted.get(key)]
+            for key in sorted(before.keys() | wanted.keys())
+            if (before.get(key) or None) != (wanted.get(key) or None)]

@@ -130,6 +130,8 @@ def test_a_run_of_another_configuration_is_refused(stand_in, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "was made with another configuration" in said and "train.batch: 2 there, 99" in said
     assert "--runs DIR" in said
+    assert stand_in("--set", "data.tokenizer=words") == 2
+    assert "data.tokenizer: None there, 'words' wanted" in capsys.readouterr().err
 
 
 def test_a_failing_run_stops_the_plan_with_its_own_words(stand_in, capsys):

@@ -1,0 +1,84 @@
+// What each attention costs at d = 1536, heads of 128, 32 query heads: parameters of one layer's
+// attention, cache elements a token, FLOPs of a query for each position it sees, and of the maps.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kha/core/attention_system.h"
+#include "kha/core/model_config.h"
+#include "kha/core/parameter_table.h"
+
+namespace kha {
+namespace {
+
+struct Numbers {
+  std::string name;
+  ModelConfig config;
+  int64_t parameters, cache;
+  double context;
+  int64_t linear_parameters;  // of maps on q, k and v, as far as they are legal
+  double linear_flops;        // a token
+};
+
+ModelConfig heads(int64_t key_value_heads) {
+  ModelConfig c;
+  c.hidden_size = 1536;
+  c.num_attention_heads = 32;
+  c.num_key_value_heads = key_value_heads;
+  c.head_dim = 128;
+  return c;
+}
+
+ModelConfig split(const std::string& attention, int64_t key_value_heads, int64_t latent_heads,
+                  int64_t latent, int64_t query_latent) {
+  ModelConfig c = heads(key_value_heads);
+  c.attention = attention;
+  c.rope_head_dim = 64;
+  c.latent_heads = latent_heads;
+  c.kv_latent = latent;
+  c.query_latent = query_latent;
+  return c;
+}
+
+std::vector<Numbers> table() {
+  return {{"MHA", heads(32), 25166080, 8192, 16384, 49152, 3145728},
+          {"GQA", heads(4), 14156032, 1024, 16384, 49152, 1310720},
+          {"MQA", heads(1), 12976384, 256, 16384, 49152, 1114112},
+          {"GTA", split("gta", 4, 0, 0, 0), 13467904, 576, 16384, 32768, 1179648},
+          {"MLA", split("mla", 32, 1, 512, 1024), 19236352, 576, 20480, 49152, 3145728},
+          {"MLA alone", split("mla", 32, 1, 512, 0), 20808192, 576, 20480, 49152, 3145728},
+          {"GLA", split("gla", 32, 2, 256, 1024), 17139200, 576, 20480, 49152, 3145728},
+          {"GLA alone", split("gla", 32, 2, 256, 0), 18711040, 576, 20480, 49152, 3145728}};
+}
+
+TEST(AttentionCounts, AreThoseOfTheSystems) {
+  for (const Numbers& n : table()) {
+    const auto& system = attention_declaration(n.config.attention, "");
+    system.check(n.config, n.name);
+    int64_t parameters = 0;
+    for (const AttentionTensor& tensor : system.tensors(n.config)) {
+      parameters += tensor.outputs * std::max<int64_t>(tensor.inputs, 1);
+    }
+    EXPECT_EQ(parameters, n.parameters) << n.name;
+    EXPECT_EQ(system.cache_elements(n.config), n.cache) << n.name;
+    EXPECT_EQ(system.context_flops(n.config), n.context) << n.name;
+  }
+}
+
+TEST(AttentionCounts, OfLinearMaps) {
+  for (const Numbers& n : table()) {
+    int64_t parameters = 0;
+    double flops = 0;
+    for (const KnockPlace& place : attention_declaration(n.config.attention, "").places) {
+      if (std::ranges::find(place.legal, KnockKind::linear) == place.legal.end()) continue;
+      const HeadRows rows = place.rows(n.config);
+      parameters += rows.width * rows.width;
+      flops += 2.0 * static_cast<double>(rows.heads * rows.width * rows.width);
+    }
+    EXPECT_EQ(parameters, n.linear_parameters) << n.name;
+    EXPECT_EQ(flops, n.linear_flops) << n.name;
+  }
+}
+
+}  // namespace
+}  // namespace kha
