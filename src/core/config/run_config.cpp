@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/config/field_text.h"
 #include "kha/core/error.h"
 #include "kha/core/nearest_name.h"
 
@@ -88,47 +89,6 @@ struct Assign {
     }
   }
 };
-
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += std::string("\\") + c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\u{:04x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
-std::string number_text(double value) {
-  const std::string text = fmt::format("{}", value);  // shortest text that reads back equal
-  const bool whole = text.find_first_of(".en") == std::string::npos;
-  return whole ? text + ".0" : text;
-}
-
-std::string value_text(const FieldValue& value) {
-  struct Print {
-    std::string operator()(const int64_t* v) const { return std::to_string(*v); }
-    std::string operator()(const double* v) const { return number_text(*v); }
-    std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
-    std::string operator()(const std::string* v) const { return quoted(*v); }
-    std::string operator()(const std::vector<double>* v) const {
-      std::vector<std::string> parts;
-      for (const double each : *v) parts.push_back(number_text(each));
-      return fmt::format("[{}]", fmt::join(parts, ", "));
-    }
-    std::string operator()(const std::vector<std::string>* v) const {
-      std::vector<std::string> parts;
-      for (const auto& each : *v) parts.push_back(quoted(each));
-      return fmt::format("[{}]", fmt::join(parts, ", "));
-    }
-  };
-  return std::visit(Print{}, value);
-}
 
 void check_limits(const Field& field, const std::string& where) {
   double number = 0;
@@ -278,79 +238,6 @@ RunConfig read_run_config(const std::filesystem::path& path, const std::vector<s
   std::stringstream text;
   text << file.rdbuf();
   return parse_run_config(text.str(), path.string(), sets);
-}
-
-std::string to_toml(const RunConfig& config) {
-  RunConfig copy = config;
-  std::string out, section;
-  for (const Field& field : run_fields(copy)) {
-    const auto dot = field.key.rfind('.');
-    const std::string table = field.key.substr(0, dot);
-    if (table != section) {
-      out += (out.empty() ? "[" : "\n[") + table + "]\n";
-      section = table;
-    }
-    out += fmt::format("{} = {}  # {}\n", field.key.substr(dot + 1), value_text(field.value),
-                       field.help);
-  }
-  for (const auto& [layer, slots] : config.knock.layers) {
-    out += "\n[knock.layers." + layer + "]\n";
-    for (const auto& [slot, kind] : slots) out += slot + " = " + quoted(kind) + "\n";
-  }
-  return out;
-}
-
-ModelKnocks resolve_knocks(const KnockOptions& options, const std::string& where) {
-  ModelKnocks knocks;
-  knocks.all = named_setting(options.setting, where + ", knock.setting").knocks;
-  const std::pair<KnockSlot, const std::string*> slots[] = {
-      {KnockSlot::q, &options.q}, {KnockSlot::k, &options.k}, {KnockSlot::v, &options.v}};
-  for (const auto& [slot, kind] : slots) {
-    if (!kind->empty())
-      knocks.all.at(slot) = parse_knock_kind(*kind, where + ", knock." + to_string(slot));
-  }
-  for (const auto& [layer, own] : options.layers) {
-    LayerKnocks maps = knocks.all;
-    for (const auto& [slot, kind] : own) {
-      maps.at(slot == "q"   ? KnockSlot::q
-              : slot == "k" ? KnockSlot::k
-                            : KnockSlot::v) =
-          parse_knock_kind(kind, where + ", knock.layers." + layer + "." + slot);
-    }
-    if (maps != knocks.all) knocks.layers[std::stoll(layer)] = maps;
-  }
-  return knocks;
-}
-
-KnockOptions describe_knocks(const ModelKnocks& knocks, const KnockOptions& options) {
-  KnockOptions described{.start = options.start, .plan = options.plan};
-  const std::string name = setting_name({knocks.all, {}});
-  described.setting = name == "custom" ? "baseline" : name;
-  if (name == "custom") {
-    described.q = to_string(knocks.all.q);
-    described.k = to_string(knocks.all.k);
-    described.v = to_string(knocks.all.v);
-  }
-  for (const auto& [layer, own] : knocks.layers) {
-    for (const KnockSlot slot : knock_slots) {
-      described.layers[std::to_string(layer)][to_string(slot)] = to_string(own.at(slot));
-    }
-  }
-  return described;
-}
-
-std::vector<ChangedField> changed_fields(const RunConfig& before, const RunConfig& after) {
-  RunConfig a = before, b = after;
-  const auto old_fields = run_fields(a), new_fields = run_fields(b);
-  std::vector<ChangedField> changes;
-  for (size_t i = 0; i < old_fields.size(); ++i) {
-    const std::string was = value_text(old_fields[i].value), is = value_text(new_fields[i].value);
-    if (was != is) changes.push_back({old_fields[i].key, was, is, old_fields[i].on_resume});
-  }
-  if (before.knock.layers != after.knock.layers) {
-    changes.push_back({"knock.layers", "other layers", "these layers", OnResume::refused});
-  }
-  return changes;
 }
 
 }  // namespace kha
