@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "kha/core/command_line.h"
@@ -22,6 +20,7 @@
 #include "train/process_figures.h"
 #include "train/profile/step_profile.h"
 #include "train/step.h"
+#include "train/validation.h"
 
 namespace kha {
 namespace {
@@ -72,7 +71,7 @@ class Loop {
   Evaluation validate() {
     const TrainingState& s = session_.state;
     nlohmann::ordered_json line{{"step", s.step}, {"tokens", s.tokens}};
-    const Evaluation e = evaluate_sources(line);
+    const Evaluation e = validate_sources(session_, line, progress_);
     line["val/loss"] = e.loss();
     line["val/bits_per_byte"] = e.bits_per_byte();
     write_observed(line);
@@ -119,36 +118,6 @@ class Loop {
     add_head_metrics(heads(), line);
     log_.write(line);
     observed_step_ = session_.state.step;
-  }
-
-  Evaluation evaluate_sources(nlohmann::ordered_json& line) {
-    const RunCorpus& corpus = *session_.corpus;
-    Evaluation all;
-    int64_t documents = 0;
-    for (size_t i = 0; i < corpus.sources.size(); ++i) {
-      const auto& shard = corpus.sources[i].validation;
-      if (!shard) continue;
-      const Evaluation part = evaluate_source(*shard, corpus.share(i));
-      add(all, part, documents);
-      documents += shard->documents();
-      if (corpus.sources.size() == 1) continue;
-      line["val/loss/" + corpus.names[i]] = part.loss();
-      progress_.line(fmt::format("  {}: validation loss {:.4f}", corpus.names[i], part.loss()));
-    }
-    return all;
-  }
-
-  // With its share of the tokens that an evaluation may read.
-  Evaluation evaluate_source(const TokenShard& shard, double share) {
-    EvaluationPlan plan = session_.evaluation_plan();
-    if (plan.max_tokens > 0) {
-      plan.max_tokens =
-          std::max<int64_t>(1, std::llround(share * static_cast<double>(plan.max_tokens)));
-    }
-    return evaluate(session_.config.model, session_.parameters, session_.arithmetic, shard,
-                    *session_.corpus->tokenizer, plan, [&](int64_t done, int64_t all) {
-                      progress_.passing(fmt::format("validation {:.0f} %", 100.0 * done / all));
-                    });
   }
 
   void one_step() {
