@@ -78,11 +78,21 @@ void take_shape(RunConfig& config, const ModelConfig& base, const std::string& w
       std::max(base.max_position_embeddings, config.train.context);
 }
 
+// Ids of another tokenizer mean other text to the weights that the run starts from.
+void warn_of_another_tokenizer(const Tokenizer& tokenizer, const ModelConfig& base,
+                               const std::filesystem::path& folder, Progress& progress) {
+  if (open_model_tokenizer(folder, base.vocab_size)->hash() == tokenizer.hash()) return;
+  progress.line(
+      "warning: data.tokenizer is not the tokenizer of the model that the run starts from, whose "
+      "weights know its ids as other text");
+}
+
 Parameters parameters_from(const std::filesystem::path& folder, RunConfig& config,
                            const Tokenizer& tokenizer, Progress& progress) {
   const ModelConfig base = read_model_config(folder);
   take_shape(config, base, folder.string());
   check_vocabulary(tokenizer, base.vocab_size, folder);
+  warn_of_another_tokenizer(tokenizer, base, folder, progress);
   const ModelFiles files = ModelFiles::open(folder);
   const auto table =
       parameter_table(config.model, parse_knock_start(config.knock.start, "knock.start"));
