@@ -71,16 +71,18 @@ def curve_at(curve, share):
 
 
 def tokens_table(judgements):
+    longest = max((j.curve for _, j in judgements), key=lambda curve: curve[-1][0] if curve else 0)
+    # Of shares that fall on one evaluation the last.
+    shares = {curve_at(longest, share)[0]: share for share in MARKS if longest}.values()
     rows = []
     for ordering, judgement in judgements:
         if len(judgement.pairs) > 1:
-            points = [curve_at(judgement.curve, share)[1] for share in MARKS]
+            points = [curve_at(judgement.curve, share)[1] for share in shares]
             rows.append([f"{ordering.lower} < {ordering.higher}",
                          *(f"{p.mean:+.4f} ± {p.high - p.mean:.4f}" for p in points)])
     if not rows:
         return "No ordering has two pairs yet."
-    longest = max((j.curve for _, j in judgements if j.curve), key=lambda curve: curve[-1][0])
-    marks = [tokens_in_words(curve_at(longest, share)[0]) for share in MARKS]
+    marks = [tokens_in_words(curve_at(longest, share)[0]) for share in shares]
     return table(["reported", *marks], rows)
 
 

@@ -48,15 +48,16 @@ def draw_losses(axes, plan, results):
     axes.legend(fontsize=6)
 
 
-def draw_differences(axes, results, about, arms):
+def draw_differences(axes, plan, results, about, arms):
     axes.axhline(0, color="#666666", linewidth=0.8)
-    for index, arm in enumerate(arms):
+    for arm in arms:
+        index = list(plan.arms).index(arm)  # as in the panel of the losses
         judgement = judge(results, "baseline", arm)
         curve = [(tokens, each) for tokens, each in judgement.curve if finite_interval(each)]
         if not curve:
             continue
         tokens = [point[0] for point in curve]
-        colour = COLOURS[1 + index % (len(COLOURS) - 1)]
+        colour = COLOURS[index % len(COLOURS)]
         axes.plot(tokens, [each.mean for _, each in curve], color=colour, linewidth=1.2,
                   marker=MARKERS[index % len(MARKERS)], markersize=3,
                   label=f"{arm} ({curve[-1][1].pairs} pairs)")
@@ -89,7 +90,7 @@ def draw(plan, results):
         unused.set_visible(False)
     draw_losses(flat[0], plan, results)
     for panel, (about, arms) in zip(flat[1:], groups.items()):
-        draw_differences(panel, results, about, arms)
+        draw_differences(panel, plan, results, about, arms)
     for panel in flat:
         panel.grid(color="#dddddd", linewidth=0.6)
         panel.set_axisbelow(True)
