@@ -50,19 +50,22 @@ def draw_losses(axes, plan, results):
 
 def draw_differences(axes, plan, results, about, arms):
     axes.axhline(0, color="#666666", linewidth=0.8)
-    for arm in arms:
+    for place, arm in enumerate(arms):
         index = list(plan.arms).index(arm)  # as in the panel of the losses
         judgement = judge(results, "baseline", arm)
         curve = [(tokens, each) for tokens, each in judgement.curve if finite_interval(each)]
         if not curve:
             continue
         tokens = [point[0] for point in curve]
-        colour = COLOURS[index % len(COLOURS)]
-        axes.plot(tokens, [each.mean for _, each in curve], color=colour, linewidth=1.2,
+        colour, means = COLOURS[index % len(COLOURS)], [each.mean for _, each in curve]
+        line = "-" if index < len(COLOURS) else "--"
+        axes.plot(tokens, means, color=colour, linewidth=1.2, linestyle=line,
                   marker=MARKERS[index % len(MARKERS)], markersize=3,
                   label=f"{arm} ({curve[-1][1].pairs} pairs)")
-        axes.fill_between(tokens, [each.low for _, each in curve],
-                          [each.high for _, each in curve], color=colour, alpha=0.15, linewidth=0)
+        # Beside each other, since bars of several arms in one place hide each other.
+        beside = (place - (len(arms) - 1) / 2) * 0.008 * tokens[-1]
+        axes.errorbar([each + beside for each in tokens], means, fmt="none", ecolor=colour,
+                      yerr=[each.high - each.mean for _, each in curve], elinewidth=0.9, alpha=0.7)
     axes.set_title(f"{about}: loss less the baseline's, same seed; below 0 is better", fontsize=9)
     axes.set_ylabel("nats a token")
     if axes.get_legend_handles_labels()[0]:
@@ -73,7 +76,7 @@ def draw_differences(axes, plan, results, about, arms):
 
 
 def limit_to_means(axes):
-    """Wide early bands of three seeds would press the lines flat; the view follows the means."""
+    """Wide early bars of three seeds would press the lines flat; the view follows the means."""
     values = [value for line in axes.get_lines() for value in line.get_ydata()]
     half = max(map(abs, values))
     low, high = min(values), max(values)
@@ -98,7 +101,7 @@ def draw(plan, results):
         panel.xaxis.set_major_formatter(EngFormatter())
         panel.set_xlabel("training tokens")
     flat[0].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    figure.suptitle(f"{plan.name}: bands are 95 % intervals over seeds; commit "
+    figure.suptitle(f"{plan.name}: bars are 95 % intervals over seeds; commit "
                     f"{results['facts']['commit']}", fontsize=9)
     return figure
 
