@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/tokenizer/byte_alphabet.h"
+#include "core/tokenizer/tokenizer_json.h"
 #include "kha/core/checksum.h"
 #include "kha/core/error.h"
 
@@ -24,29 +25,6 @@ Json byte_level() {
           {"add_prefix_space", false},
           {"trim_offsets", false},
           {"use_regex", false}};
-}
-
-Json end_token() {
-  return {{"id", ByteTokenizer::end_id},
-          {"content", ByteTokenizer::end_text},
-          {"single_word", false},
-          {"lstrip", false},
-          {"rstrip", false},
-          {"normalized", false},
-          {"special", true}};
-}
-
-Json bpe_without_merges() {
-  return {{"type", "BPE"},
-          {"dropout", nullptr},
-          {"unk_token", nullptr},
-          {"continuing_subword_prefix", nullptr},
-          {"end_of_word_suffix", nullptr},
-          {"fuse_unk", false},
-          {"byte_fallback", false},
-          {"ignore_merges", false},
-          {"vocab", byte_vocabulary()},
-          {"merges", Json::array()}};
 }
 
 }  // namespace
@@ -75,24 +53,21 @@ std::string ByteTokenizer::decode(std::span<const std::int64_t> ids) {
 }
 
 std::string ByteTokenizer::tokenizer_json() {
-  const Json file = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", Json::array({end_token()})},
-                     {"normalizer", nullptr},
-                     {"pre_tokenizer", byte_level()},
-                     {"post_processor", nullptr},
-                     {"decoder", byte_level()},
-                     {"model", bpe_without_merges()}};
+  const Json file = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", Json::array({special_token_json(end_id, std::string(end_text))})},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", byte_level()},
+      {"post_processor", nullptr},
+      {"decoder", byte_level()},
+      {"model", bpe_json(byte_vocabulary(), Json::array())}};
   return file.dump(2) + "\n";
 }
 
 std::string ByteTokenizer::tokenizer_config_json() {
-  const Json file = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                     {"eos_token", end_text},
-                     {"add_prefix_space", false},
-                     {"clean_up_tokenization_spaces", false}};
-  return file.dump(2) + "\n";
+  return fast_tokenizer_config(std::string(end_text));
 }
 
 std::uint64_t ByteTokenizer::hash() {

@@ -32,12 +32,22 @@ bool is_byte_tokenizer(const Json& found) {
   return same("/model/vocab") && same("/model/merges");
 }
 
+[[noreturn]] void fail_without_tokenizer(const fs::path& file, const fs::path& path) {
+  fail({.what = "there is no tokenizer here",
+        .where = file.string(),
+        .expected = "a tokenizer.json, or a folder that holds one",
+        .found = "no such file",
+        .next = "check the path, or learn one: kha tokenizer train TEXT --vocab-size 8192 --to " +
+                path.string()});
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
   if (path.empty()) return byte_tokenizer();
   std::error_code error;
   const fs::path file = fs::is_directory(path, error) ? path / "tokenizer.json" : path;
+  if (!fs::exists(file, error)) fail_without_tokenizer(file, path);
   std::string text = text_of_file(file);
   const Json json = parsed(text, file);
   if (is_byte_tokenizer(json)) return byte_tokenizer();

@@ -7,6 +7,7 @@
 #include "core/machine/worker_threads.h"
 #include "core/tokenizer/byte_alphabet.h"
 #include "core/tokenizer/merge_learner.h"
+#include "core/tokenizer/tokenizer_json.h"
 #include "core/tokenizer/word_counts.h"
 #include "kha/core/error.h"
 #include "kha/core/nearest_name.h"
@@ -46,14 +47,10 @@ void check_size(const TokenizerTraining& training, std::size_t special) {
   const auto least = static_cast<std::int64_t>(256 + special);
   if (training.vocab_size >= least && training.vocab_size <= most_tokens) return;
   fail({.what = "this is no size for a vocabulary",
+        .where = "the vocabulary's size (--vocab-size)",
         .expected = std::to_string(least) + " (256 bytes, " + std::to_string(special) +
                     " special) to " + std::to_string(most_tokens),
         .found = std::to_string(training.vocab_size)});
-}
-
-Json added_token(std::size_t id, const std::string& content) {
-  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
-          {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
 Json byte_level() {
@@ -89,22 +86,15 @@ Json model(const LearntMerges& learnt, std::size_t special) {
   for (const auto& [left, right] : learnt.merges) {
     merges.push_back(Json::array({letters[left], letters[right]}));
   }
-  return {{"type", "BPE"},
-          {"dropout", nullptr},
-          {"unk_token", nullptr},
-          {"continuing_subword_prefix", nullptr},
-          {"end_of_word_suffix", nullptr},
-          {"fuse_unk", false},
-          {"byte_fallback", false},
-          {"ignore_merges", false},
-          {"vocab", std::move(vocab)},
-          {"merges", std::move(merges)}};
+  return bpe_json(std::move(vocab), std::move(merges));
 }
 
 std::string tokenizer_json(const TokenizerTraining& training, SplitPattern pattern,
                            const LearntMerges& learnt, const std::vector<std::string>& special) {
   Json added = Json::array();
-  for (std::size_t id = 0; id < special.size(); ++id) added.push_back(added_token(id, special[id]));
+  for (std::size_t id = 0; id < special.size(); ++id) {
+    added.push_back(special_token_json(static_cast<std::int64_t>(id), special[id]));
+  }
   const Json file = {{"version", "1.0"},
                      {"truncation", nullptr},
                      {"padding", nullptr},
@@ -115,14 +105,6 @@ std::string tokenizer_json(const TokenizerTraining& training, SplitPattern patte
                      {"decoder", byte_level()},
                      {"model", model(learnt, special.size())}};
   return file.dump(1) + "\n";
-}
-
-std::string config_json(const std::string& end) {
-  const Json file = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                     {"eos_token", end},
-                     {"add_prefix_space", false},
-                     {"clean_up_tokenization_spaces", false}};
-  return file.dump(2) + "\n";
 }
 
 }  // namespace
@@ -147,7 +129,7 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& training,
                    static_cast<std::uint64_t>(std::max<std::int64_t>(training.min_frequency, 0)),
                    [&](std::size_t tokens) { tell(TrainingStage::merging, tokens, size); });
   return {.tokenizer_json = tokenizer_json(training, pattern, learnt, special),
-          .tokenizer_config_json = config_json(training.end),
+          .tokenizer_config_json = fast_tokenizer_config(training.end),
           .vocab_size = static_cast<std::int64_t>(learnt.tokens.size()),
           .merges = static_cast<std::int64_t>(learnt.merges.size()),
           .documents = static_cast<std::int64_t>(source.documents.size()),
