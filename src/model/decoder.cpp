@@ -41,7 +41,7 @@ Decoder::Decoder(const ModelConfig& config, const Parameters& parameters, KnockP
 
 at::Tensor Decoder::Layer::attend(const at::Tensor& x, const RotaryTable& rotary, KvCache* cache,
                                   const PackedLayout* layout) const {
-  Projected projected = attention->project(x, rotary, cache ? cache->length() : 0, layout);
+  Projected projected = attention->project(x, rotary, cache ? cache->length() : 0);
   const CacheEntry all = cache ? cache->append(index, projected.entry) : projected.entry;
   return attention->aggregate(attention->attend(projected.queries_BTHD, all, layout));
 }
@@ -65,13 +65,14 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, KvCache* cache,
   RECORD_USER_SCOPE("kha/norms, rotation, residuals");
   assert((!cache || recompute_ == Recompute::none) && "a cached position is not computed again");
   assert((!cache || !layout) && "cached positions are one text");
+  const RotaryTable rotary = layout ? rotary_.placed(*layout) : rotary_;
   at::Tensor x = embed(ids);
   for (const auto& layer : layers_) {
     if (recompute_ == Recompute::none) {
-      x = (*layer)(x, rotary_, cache, layout.get());
+      x = (*layer)(x, rotary, cache, layout.get());
     } else {
       // The function outlives this decoder: it holds what it reads.
-      const auto run = [layer, rotary = rotary_, layout](const at::Tensor& input) {
+      const auto run = [layer, rotary, layout](const at::Tensor& input) {
         return (*layer)(input, rotary, nullptr, layout.get());
       };
       x = recompute_in_backward(run, x, layer->parameters);

@@ -22,34 +22,38 @@ RotaryTable::RotaryTable(int64_t positions, int64_t head_dim, double theta, at::
   sin_SD_ = both.sin().to(device, dtype);
 }
 
-RotaryTable::Lines RotaryTable::lines(int64_t first, int64_t length,
-                                      const PackedLayout* layout) const {
-  if (layout && layout->positions_N.defined()) {
-    return {cos_SD_.index_select(0, layout->positions_N),
-            sin_SD_.index_select(0, layout->positions_N), true};
-  }
-  assert(first + length <= positions());
-  return {cos_SD_.narrow(0, first, length), sin_SD_.narrow(0, first, length), false};
+RotaryTable RotaryTable::placed(const PackedLayout& layout) const {
+  RotaryTable table = *this;
+  if (!layout.positions_N.defined()) return table;
+  table.cos_SD_ = cos_SD_.index_select(0, layout.positions_N);
+  table.sin_SD_ = sin_SD_.index_select(0, layout.positions_N);
+  table.one_a_token_ = true;
+  return table;
 }
 
 at::Tensor RotaryTable::norm_and_rotate(const at::Tensor& x, const at::Tensor& weight, double eps,
-                                        int64_t first, const PackedLayout* layout) const {
-  const Lines table = lines(first, x.size(1), layout);
-  if (!table.one_a_token) return ops::norm_rope(x, weight, eps, table.cos, table.sin);
-  // One row of B T tokens, each with its own line of the table.
-  return ops::norm_rope(x.flatten(0, 1).unsqueeze(0), weight, eps, table.cos, table.sin)
-      .view(x.sizes());
+                                        int64_t first) const {
+  if (one_a_token_) {
+    // One row of B T tokens.
+    return ops::norm_rope(x.flatten(0, 1).unsqueeze(0), weight, eps, cos_SD_, sin_SD_)
+        .view(x.sizes());
+  }
+  const int64_t length = x.size(1);
+  assert(first + length <= positions());
+  return ops::norm_rope(x, weight, eps, cos_SD_.narrow(0, first, length),
+                        sin_SD_.narrow(0, first, length));
 }
 
-at::Tensor RotaryTable::rotate(const at::Tensor& x, int64_t first,
-                               const PackedLayout* layout) const {
-  const Lines table = lines(first, x.size(1), layout);
+at::Tensor RotaryTable::rotate(const at::Tensor& x, int64_t first) const {
+  assert(one_a_token_ || first + x.size(1) <= positions());
+  const at::Tensor tokens = one_a_token_ ? x.flatten(0, 1) : x;
   const int64_t half = x.size(-1) / 2;
-  const at::Tensor tokens = table.one_a_token ? x.flatten(0, 1) : x;
   const at::Tensor low = tokens.narrow(-1, 0, half), high = tokens.narrow(-1, half, half);
-  // [T, 1, R]: one line for all heads.
-  const at::Tensor turned =
-      tokens * table.cos.unsqueeze(1) + at::cat({-high, low}, -1) * table.sin.unsqueeze(1);
+  // [.., 1, R]: one line for all heads.
+  const auto lines = [&](const at::Tensor& table) {
+    return (one_a_token_ ? table : table.narrow(0, first, x.size(1))).unsqueeze(1);
+  };
+  const at::Tensor turned = tokens * lines(cos_SD_) + at::cat({-high, low}, -1) * lines(sin_SD_);
   return turned.view(x.sizes());
 }
 

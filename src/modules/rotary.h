@@ -17,22 +17,19 @@ class RotaryTable {
               at::Device device);
 
   // RMSNorm over D, then the rotation: x [B, T, heads, D] at positions first .. first + T - 1,
-  // weight [D]; x's shape back. A layout that names positions has them instead.
+  // weight [D]; x's shape back.
   at::Tensor norm_and_rotate(const at::Tensor& x_BTHD, const at::Tensor& weight_D, double eps,
-                             int64_t first, const PackedLayout* layout = nullptr) const;
+                             int64_t first) const;
   // The rotation alone: x [B, T, heads, width of the table].
-  at::Tensor rotate(const at::Tensor& x_BTHR, int64_t first,
-                    const PackedLayout* layout = nullptr) const;
+  at::Tensor rotate(const at::Tensor& x_BTHR, int64_t first) const;
+
+  // The table of a pass over packed rows: a line for each of their B T tokens, whatever `first`
+  // says. This table itself where the layout names no positions.
+  RotaryTable placed(const PackedLayout& layout) const;
   int64_t positions() const { return cos_SD_.size(0); }
 
  private:
-  // Lines of the table: [T, width], one a position, or [B T, width], one a token.
-  struct Lines {
-    at::Tensor cos, sin;
-    bool one_a_token;
-  };
-  Lines lines(int64_t first, int64_t length, const PackedLayout* layout) const;
-
+  bool one_a_token_ = false;  // [B T, width] instead of [S, width]
   at::Tensor cos_SD_, sin_SD_;
 };
 

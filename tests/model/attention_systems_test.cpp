@@ -153,7 +153,7 @@ at::Tensor by_module(const ModelConfig& c, const Parameters& parameters, const a
                      KnockPlan plan) {
   const auto attention = make_attention(c, parameters, 0, plan);
   const RotaryTable rotary(tokens, c.rotary_width(), c.rope_theta, at::kDouble, at::kCPU);
-  const Projected p = attention->project(x.unsqueeze(0), rotary, 0, nullptr);
+  const Projected p = attention->project(x.unsqueeze(0), rotary, 0);
   return attention->aggregate(attention->attend(p.queries_BTHD, p.entry, nullptr)).squeeze(0);
 }
 
@@ -241,8 +241,7 @@ TEST(AttentionSystems, ACacheHoldsWhatIsDeclared) {
   for (const auto& [name, config] : bare_systems()) {
     const auto attention = make_attention(config, random_parameters(config), 0, {});
     const RotaryTable rotary(tokens, config.rotary_width(), 1e4, at::kDouble, at::kCPU);
-    const CacheEntry entry =
-        attention->project(some_rows(config).unsqueeze(0), rotary, 0, nullptr).entry;
+    const CacheEntry entry = attention->project(some_rows(config).unsqueeze(0), rotary, 0).entry;
     int64_t elements = 0;
     for (const at::Tensor& tensor : entry) elements += tensor.numel();
     const auto& system = attention_declaration(config.attention, "");

@@ -30,10 +30,10 @@ class Attention {
  public:
   virtual ~Attention() = default;
 
-  // 1. x [B, T, d] at positions first .. first + T - 1, or where `layout` (may be null) says:
-  //    queries, and what is cached of them.
-  virtual Projected project(const at::Tensor& x_BTd, const RotaryTable& rotary, int64_t first,
-                            const PackedLayout* layout) const = 0;
+  // 1. x [B, T, d] at positions first .. first + T - 1, or where the table is placed: queries, and
+  //    what is cached of them.
+  virtual Projected project(const at::Tensor& x_BTd, const RotaryTable& rotary,
+                            int64_t first) const = 0;
   // 2. Queries of the last T of the cache's S positions -> head outputs [B, T, H, D]. Causal by
   //    absolute position: query i sees key j when j <= i + (S - T). With a layout (then S = T) it
   //    sees those of its own document alone.

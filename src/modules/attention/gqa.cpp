@@ -31,10 +31,9 @@ class Gqa : public Attention {
         out_(parameters.at(attention_prefix(layer) + "o_proj.weight")),
         out_bias_(parameters.find(attention_prefix(layer) + "o_proj.bias")) {}
 
-  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first,
-                    const PackedLayout* layout) const override {
-    return {.queries_BTHD = rotary.norm_and_rotate(q_(x), q_norm_, eps_, first, layout),
-            .entry = {rotary.norm_and_rotate(k_(x), k_norm_, eps_, first, layout), v_(x)}};
+  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const override {
+    return {.queries_BTHD = rotary.norm_and_rotate(q_(x), q_norm_, eps_, first),
+            .entry = {rotary.norm_and_rotate(k_(x), k_norm_, eps_, first), v_(x)}};
   }
 
   at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,

@@ -36,15 +36,14 @@ class Gta : public Attention {
     out_bias_ = parameters.find(attention_prefix(layer) + "o_proj.bias");
   }
 
-  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first,
-                    const PackedLayout* layout) const override {
+  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const override {
     const at::Tensor q = q_(x);
     const at::Tensor key = at::linear(x, rotated_key_).unsqueeze(2);
-    return {.queries_BTHD = at::cat({ops::rms_norm(q.narrow(3, 0, plain_), q_norm_, eps_),
-                                     rotary.norm_and_rotate(q.narrow(3, plain_, rotated_),
-                                                            q_rope_norm_, eps_, first, layout)},
-                                    3),
-            .entry = {state_(x), rotary.norm_and_rotate(key, k_rope_norm_, eps_, first, layout)}};
+    return {.queries_BTHD = at::cat(
+                {ops::rms_norm(q.narrow(3, 0, plain_), q_norm_, eps_),
+                 rotary.norm_and_rotate(q.narrow(3, plain_, rotated_), q_rope_norm_, eps_, first)},
+                3),
+            .entry = {state_(x), rotary.norm_and_rotate(key, k_rope_norm_, eps_, first)}};
   }
 
   at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,

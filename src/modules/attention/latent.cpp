@@ -40,8 +40,7 @@ class Latent : public Attention {
     out_ = parameters.at(prefix + "o_proj.weight");
   }
 
-  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first,
-                    const PackedLayout* layout) const override {
+  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const override {
     RECORD_USER_SCOPE("kha/attention projections");
     const int64_t heads = config_.num_attention_heads, width = config_.head_dim,
                   rotated = config_.rope_head_dim, latents = config_.latent_heads;
@@ -52,9 +51,9 @@ class Latent : public Attention {
     const at::Tensor kv = at::linear(x, kv_a_);
     const at::Tensor key = kv.narrow(2, latents * config_.kv_latent, rotated).unsqueeze(2);
     return {.queries_BTHD = at::cat({apply(q_map_, q.narrow(3, 0, width)),
-                                     rotary.rotate(q.narrow(3, width, rotated), first, layout)},
+                                     rotary.rotate(q.narrow(3, width, rotated), first)},
                                     3),
-            .entry = {norm_latents(kv), rotary.rotate(key, first, layout)}};
+            .entry = {norm_latents(kv), rotary.rotate(key, first)}};
   }
 
   at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,
