@@ -28,7 +28,8 @@ def logged(run):
 
 def shown(run):
     """{tag: [(step, value)]} as TensorBoard reads the folder."""
-    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.backend.event_processing import event_accumulator as accumulators
+
     reader = accumulators.EventAccumulator(str(run / "tb"), size_guidance={"tensors": 0})
     reader.Reload()
     scalars = {tag: reader.Scalars(tag) for tag in reader.Tags()["scalars"]}
