@@ -18,6 +18,9 @@ at::Tensor initial_tensor(const ParameterSpec& spec, double standard_deviation, 
       return at::ones(spec.shape, at::kFloat);
     case Init::identity:
       return at::eye(spec.shape[0], at::kFloat);
+    case Init::blocks:
+      return at::eye(spec.shape[0], at::kFloat)
+          .repeat_interleave(spec.shape[1] / spec.shape[0], /*dim=*/1);
     case Init::normal:
       break;
   }

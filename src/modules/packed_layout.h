@@ -1,4 +1,4 @@
-// Where the documents of packed rows lie.
+// Where the documents of packed rows lie, and which tokens are padding.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +13,9 @@ struct PackedLayout {
   std::vector<int64_t> lengths;
   // Of each token in its document, [B T] int64 on the device; undefined: the place in its row.
   at::Tensor positions_N;
+  // Of every position up to the last, [B, S] bool on the device: false is padding, which nobody
+  // sees and whose own result is zero; undefined: all is text.
+  at::Tensor text_BS;
 };
 
 }  // namespace kha

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kha/core/init.h"
 #include "kha/core/knock_setting.h"
 
 namespace kha {
@@ -21,6 +22,7 @@ struct AttentionTensor {
   int64_t outputs = 0;  // rows; of a norm, the elements of its gain
   int64_t inputs = 0;   // 0: a norm
   bool may_have_bias = false;
+  Init init = Init::normal;  // of a matrix; a norm starts at one
 
   bool is_norm() const { return inputs == 0; }
 };

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kha/core/expert_config.h"
 #include "kha/core/knock_setting.h"
 
 namespace kha {
@@ -35,10 +36,16 @@ struct ModelConfig {
   std::string dtype = "float32";  // storage type named by config.json
   std::string attention = "gqa";  // the attention system (attention_system.h)
   // Of systems that split or compress heads; 0 where the system has no such part.
-  int64_t rope_head_dim = 0;  // d_R: rotated channels of a head (gta: of D; mla, gla: beside D)
-  int64_t kv_latent = 0;      // d_c: width of one latent head (mla, gla)
-  int64_t latent_heads = 0;   // h_c: latent heads (gla), 1 in mla
-  int64_t query_latent = 0;   // width of the queries' latent (mla, gla); 0: none
+  int64_t rope_head_dim = 0;     // d_R: rotated channels of a head (gta: of D; mla, gla: beside D)
+  int64_t kv_latent = 0;         // d_c: width of one latent head (mla, gla)
+  int64_t latent_heads = 0;      // h_c: latent heads (gla), 1 in mla
+  int64_t query_latent = 0;      // width of the queries' latent (mla, gla); 0: none
+  int64_t value_head_dim = 0;    // D_v: width of a value head (mla, gla); 0: D
+  int64_t shared_key_width = 0;  // queries and keys of all heads together (collaborative)
+  bool content_bias = false;     // a term of the key alone in each logit (collaborative)
+  // half_split: channel i pairs with i + w/2. interleaved: channel 2i pairs with 2i + 1.
+  std::string rotary_layout = "half_split";
+  ExpertConfig experts;
   ModelKnocks knocks;
 
   // Queries a KV head serves: query head h reads KV head h / group().
@@ -47,6 +54,8 @@ struct ModelConfig {
   int64_t rotary_width() const { return rope_head_dim > 0 ? rope_head_dim : head_dim; }
   // Computed by transformers' Qwen3 class exactly.
   bool plain() const { return attention == "gqa" && !knocks.any(num_hidden_layers); }
+  // D_v, whether named or not.
+  int64_t value_width() const { return value_head_dim > 0 ? value_head_dim : head_dim; }
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -6,23 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "kha/core/init.h"
 #include "kha/core/model_config.h"
 
 namespace kha {
 
 // The optimiser's groups follow the roles.
-enum class Role { embedding, head, matrix, norm, bias, knock };
-enum class Init { normal, zeros, ones, identity };
+enum class Role { embedding, head, matrix, norm, bias, knock, expert };
 
 std::string to_string(Role role);
-inline constexpr Role all_roles[] = {Role::embedding, Role::head, Role::matrix,
-                                     Role::norm,      Role::bias, Role::knock};
+inline constexpr Role all_roles[] = {Role::embedding, Role::head,  Role::matrix, Role::norm,
+                                     Role::bias,      Role::knock, Role::expert};
 
 struct ParameterSpec {
   std::string name;
   std::vector<int64_t> shape;  // linear weights are [out, in]
   Role role;
-  Init init;           // `normal`: mean 0, standard deviation initializer_range
+  Init init;
   int64_t layer = -1;  // -1 outside the layers
 
   int64_t elements() const;

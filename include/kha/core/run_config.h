@@ -68,8 +68,10 @@ struct TrainOptions {
   int64_t eval_every = 200;
   int64_t eval_tokens = 65536;  // validation tokens an evaluation reads; 0: all
   int64_t save_every = 500;
-  int64_t keep_last = 2;   // checkpoints kept; the newest good one always is
-  int64_t keep_every = 0;  // and every checkpoint at a multiple of this many steps
+  int64_t keep_last = 2;       // checkpoints kept; the newest good one always is
+  int64_t keep_every = 0;      // and every checkpoint at a multiple of this many steps
+  double z_loss = 0;           // weight of the squared log of the output's sum of exponentials
+  std::string spike = "note";  // what a loss spike does: note | skip | back
 };
 
 struct GroupOptions {
@@ -89,6 +91,14 @@ struct OptimizerOptions {
   std::array<GroupOptions, std::size(all_roles)> groups;  // indexed by Role
 };
 
+// Training of a mixture of experts.
+struct ExpertOptions {
+  std::string balance = "rms";  // of the selection bias: rms | sign | proportional | none
+  double balance_rate = 1e-3;   // u
+  double balance_loss = 0;      // weight of the auxiliary loss
+  double router_z_loss = 0;     // weight of the squared log of the router's sum of exponentials
+};
+
 struct ScheduleOptions {
   std::string kind = "cosine";  // cosine | constant | wsd
   int64_t warmup_steps = -1;    // -1: 5 % of the steps
@@ -104,6 +114,9 @@ struct InitOptions {
 struct CompareOptions {
   std::vector<std::string> settings{"baseline", "kha-linear", "kha-mlp"};
   int64_t seeds = 1;  // run.seed, run.seed + 1, …
+  // Attention systems or sizes to compare, by name: the settings "key=value" that make each; every
+  // setting is trained on every variant.
+  std::map<std::string, std::vector<std::string>> variants = {};
 };
 
 struct RunConfig {
@@ -113,6 +126,7 @@ struct RunConfig {
   DataOptions data;
   TrainOptions train;
   OptimizerOptions optimizer;
+  ExpertOptions experts;
   ScheduleOptions schedule;
   InitOptions init;
   CompareOptions compare;

@@ -37,7 +37,7 @@ class TableBuilder {
   void add_attention_tensor(const AttentionTensor& tensor) {
     const std::string name = attention_prefix(layer_) + tensor.name;
     if (tensor.is_norm()) return add(name + ".weight", {tensor.outputs}, Role::norm, Init::ones);
-    add(name + ".weight", {tensor.outputs, tensor.inputs}, Role::matrix, Init::normal);
+    add(name + ".weight", {tensor.outputs, tensor.inputs}, Role::matrix, tensor.init);
     if (tensor.may_have_bias && c_.attention_bias)
       add(name + ".bias", {tensor.outputs}, Role::bias, Init::zeros);
   }
@@ -73,7 +73,7 @@ class TableBuilder {
 }  // namespace
 
 std::string to_string(Role role) {
-  static const char* const names[] = {"embedding", "head", "matrices", "norms", "biases", "knock"};
+  static const char* const names[] = {"embedding", "head", "matrices", "norms", "biases", "knock", "experts"};
   return names[static_cast<size_t>(role)];
 }
 

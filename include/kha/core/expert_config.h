@@ -1,0 +1,25 @@
+// The mixture of experts of a model: sizes and router. `count` 0 is a dense model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace kha {
+
+struct ExpertConfig {
+  int64_t count = 0;        // E: experts of a layer
+  int64_t active = 0;       // k: experts of a token
+  int64_t width = 0;        // f: an expert's feed-forward width
+  int64_t shared = 0;       // experts that every token passes, each of width f
+  int64_t first_dense = 0;  // layers in front whose feed-forward is dense (intermediate_size)
+  // sigmoid: scores of each expert alone, selection by score + bias, weights by score (Glm4Moe).
+  // softmax: scores over all experts, no bias (Qwen3Moe).
+  std::string router = "sigmoid";
+  bool normalise = true;  // the weights of a token's experts sum to one
+  double scaling = 1.0;   // times every weight
+
+  bool any() const { return count > 0; }
+  bool operator==(const ExpertConfig&) const = default;
+};
+
+}  // namespace kha
