@@ -10,16 +10,19 @@
 namespace kha {
 
 RotaryTable::RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
-                         at::Device device) {
+                         at::Device device, const RotaryScaling& scaling) {
   // Angles never in a narrow type: integers above 256 alias in bfloat16.
   const auto angle_type = dtype == at::kDouble ? at::kDouble : at::kFloat;
   const auto options = at::TensorOptions().dtype(angle_type);
   const at::Tensor exponent = at::arange(0, head_dim, 2, options) / static_cast<double>(head_dim);
-  const at::Tensor frequency = 1.0 / at::pow(theta, exponent);
+  at::Tensor frequency = 1.0 / at::pow(theta, exponent);
+  const std::vector<double> stretch = frequency_multipliers(scaling, theta, head_dim);
+  if (!stretch.empty()) frequency = frequency * at::tensor(stretch, options);
   const at::Tensor angle = at::outer(at::arange(positions, options), frequency);
   const at::Tensor both = at::cat({angle, angle}, -1);
-  cos_SD_ = both.cos().to(device, dtype);
-  sin_SD_ = both.sin().to(device, dtype);
+  const double amplitude = rotary_amplitude(scaling);
+  cos_SD_ = (both.cos() * amplitude).to(device, dtype);
+  sin_SD_ = (both.sin() * amplitude).to(device, dtype);
 }
 
 RotaryTable RotaryTable::placed(const PackedLayout& layout) const {

@@ -5,16 +5,17 @@
 
 #include <cstdint>
 
+#include "kha/core/rotary_scaling.h"
 #include "modules/packed_layout.h"
 
 namespace kha {
 
-// cos and sin of p * theta^(-2i/D), angles in float32 (float64 for a float64 model), repeated for
-// both halves and rounded to the model's dtype once.
+// cos and sin of p * theta^(-2i/D), the frequencies stretched as `scaling` says, angles in float32
+// (float64 for a float64 model), repeated for both halves and rounded to the model's dtype once.
 class RotaryTable {
  public:
   RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
-              at::Device device);
+              at::Device device, const RotaryScaling& scaling = {});
 
   // RMSNorm over D, then the rotation: x [B, T, heads, D] at positions first .. first + T - 1,
   // weight [D]; x's shape back.

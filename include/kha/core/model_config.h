@@ -13,6 +13,7 @@
 
 #include "kha/core/expert_config.h"
 #include "kha/core/knock_setting.h"
+#include "kha/core/rotary_scaling.h"
 
 namespace kha {
 
@@ -29,6 +30,8 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   bool tie_word_embeddings = true;
   bool attention_bias = false;  // biases on q, k, v and o projections
+  bool output_bias = true;      // where attention_bias is set: on the o projection too
+  bool qk_norm = true;          // an RMSNorm of each query and key head (gqa)
   double initializer_range = 0.02;
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_id;  // config.json may hold one or a list
@@ -45,6 +48,8 @@ struct ModelConfig {
   bool content_bias = false;     // a term of the key alone in each logit (collaborative)
   // half_split: channel i pairs with i + w/2. interleaved: channel 2i pairs with 2i + 1.
   std::string rotary_layout = "half_split";
+  RotaryScaling rotary_scaling;
+  double latent_norm_eps = 0;  // of the latents' norms (mla, gla); 0: rms_norm_eps
   ExpertConfig experts;
   ModelKnocks knocks;
 
@@ -54,6 +59,7 @@ struct ModelConfig {
   int64_t rotary_width() const { return rope_head_dim > 0 ? rope_head_dim : head_dim; }
   // Computed by transformers' Qwen3 class exactly.
   bool plain() const { return attention == "gqa" && !knocks.any(num_hidden_layers); }
+  double latent_eps() const { return latent_norm_eps > 0 ? latent_norm_eps : rms_norm_eps; }
   // D_v, whether named or not.
   int64_t value_width() const { return value_head_dim > 0 ? value_head_dim : head_dim; }
   bool operator==(const ModelConfig&) const = default;

@@ -1,4 +1,5 @@
-// Grouped-query attention with per-head QK-norm and rotary embedding; MHA and MQA are its ends.
+// Grouped-query attention with rotary embedding, and per-head QK-norm unless the model has none;
+// MHA and MQA are its ends.
 //
 // x -> projection -> map -> [norm -> rotation on q, k] -> softmax(q k^T / sqrt(D)) v -> o_proj
 #include <ATen/Functions.h>
@@ -19,6 +20,12 @@ KnockedProjection make_projection(const ModelConfig& c, const Parameters& parame
   return {parameters, layer, name, slot, c.knocks.at(layer).at(slot), c.head_dim, plan};
 }
 
+// Undefined in a model without QK-norm.
+at::Tensor make_norm(const ModelConfig& c, const Parameters& parameters, int64_t layer,
+                     const std::string& name) {
+  return c.qk_norm ? parameters.at(attention_prefix(layer) + name + ".weight") : at::Tensor();
+}
+
 class Gqa : public Attention {
  public:
   Gqa(const ModelConfig& c, const Parameters& parameters, int64_t layer, KnockPlan plan)
@@ -26,14 +33,14 @@ class Gqa : public Attention {
         q_(make_projection(c, parameters, layer, KnockSlot::q, plan)),
         k_(make_projection(c, parameters, layer, KnockSlot::k, plan)),
         v_(make_projection(c, parameters, layer, KnockSlot::v, plan)),
-        q_norm_(parameters.at(attention_prefix(layer) + "q_norm.weight")),
-        k_norm_(parameters.at(attention_prefix(layer) + "k_norm.weight")),
+        q_norm_(make_norm(c, parameters, layer, "q_norm")),
+        k_norm_(make_norm(c, parameters, layer, "k_norm")),
         out_(parameters.at(attention_prefix(layer) + "o_proj.weight")),
         out_bias_(parameters.find(attention_prefix(layer) + "o_proj.bias")) {}
 
   Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const override {
-    return {.queries_BTHD = rotary.norm_and_rotate(q_(x), q_norm_, eps_, first),
-            .entry = {rotary.norm_and_rotate(k_(x), k_norm_, eps_, first), v_(x)}};
+    return {.queries_BTHD = place(q_(x), q_norm_, rotary, first),
+            .entry = {place(k_(x), k_norm_, rotary, first), v_(x)}};
   }
 
   at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,
@@ -47,6 +54,12 @@ class Gqa : public Attention {
   }
 
  private:
+  at::Tensor place(const at::Tensor& heads, const at::Tensor& norm, const RotaryTable& rotary,
+                   int64_t first) const {
+    return norm.defined() ? rotary.norm_and_rotate(heads, norm, eps_, first)
+                          : rotary.rotate(heads, first);
+  }
+
   double eps_;
   KnockedProjection q_, k_, v_;
   at::Tensor q_norm_, k_norm_, out_, out_bias_;

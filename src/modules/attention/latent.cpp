@@ -45,7 +45,7 @@ class Latent : public Attention {
     const int64_t heads = config_.num_attention_heads, width = config_.head_dim,
                   rotated = config_.rope_head_dim, latents = config_.latent_heads;
     const at::Tensor from =
-        q_a_.defined() ? ops::rms_norm(at::linear(x, q_a_), q_a_norm_, config_.rms_norm_eps) : x;
+        q_a_.defined() ? ops::rms_norm(at::linear(x, q_a_), q_a_norm_, config_.latent_eps()) : x;
     const at::Tensor q = at::linear(from, mapped(q_b_, KnockSlot::q, q_map_))
                              .view({x.size(0), x.size(1), heads, width + rotated});
     const at::Tensor kv = at::linear(x, kv_a_);
@@ -86,7 +86,7 @@ class Latent : public Attention {
     std::vector<at::Tensor> normed;
     for (int64_t j = 0; j < config_.latent_heads; ++j) {
       normed.push_back(ops::rms_norm(kv.narrow(2, j * width, width),
-                                     kv_a_norm_.narrow(0, j * width, width), config_.rms_norm_eps));
+                                     kv_a_norm_.narrow(0, j * width, width), config_.latent_eps()));
     }
     return at::stack(normed, 2);
   }

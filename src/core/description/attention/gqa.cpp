@@ -13,11 +13,14 @@ HeadRows key_value_rows(const ModelConfig& c) {
 std::vector<AttentionTensor> tensors(const ModelConfig& c) {
   const int64_t d = c.hidden_size, q = c.num_attention_heads * c.head_dim,
                 kv = c.num_key_value_heads * c.head_dim;
-  return {{"q_proj", q, d, true}, {"k_proj", kv, d, true}, {"v_proj", kv, d, true},
-          {"q_norm", c.head_dim}, {"k_norm", c.head_dim},  {"o_proj", d, q, true}};
+  std::vector<AttentionTensor> list{
+      {"q_proj", q, d, true}, {"k_proj", kv, d, true}, {"v_proj", kv, d, true}};
+  if (c.qk_norm) list.insert(list.end(), {{"q_norm", c.head_dim}, {"k_norm", c.head_dim}});
+  list.push_back({"o_proj", d, q, c.output_bias});
+  return list;
 }
 
-// K after map, norm and rotation; V after its map.
+// K after map, norm (where there is one) and rotation; V after its map.
 std::vector<CacheTensor> cache(const ModelConfig& c) {
   return {{"keys", c.num_key_value_heads, c.head_dim},
           {"values", c.num_key_value_heads, c.head_dim}};
@@ -25,7 +28,8 @@ std::vector<CacheTensor> cache(const ModelConfig& c) {
 
 }  // namespace
 
-// The maps act between projection and QK-norm, so every kind is legal anywhere.
+// The maps act between projection and QK-norm, or RoPE where there is no norm, so every kind is
+// legal anywhere and a linear one folds into the projection.
 AttentionDeclaration declare_gqa() {
   return {
       .name = "gqa",
