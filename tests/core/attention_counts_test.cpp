@@ -1,10 +1,12 @@
 // What each attention costs at d = 1536, heads of 128, 32 query heads: parameters of one layer's
-// attention, cache elements a token, FLOPs of a query for each position it sees, and of the maps.
+// attention, cache elements a token, FLOPs of a query for each position it sees, of a decode step
+// and of the maps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "kha/core/attention_system.h"
+#include "kha/core/counts.h"
 #include "kha/core/model_config.h"
 #include "kha/core/parameter_table.h"
 
@@ -18,6 +20,8 @@ struct Numbers {
   double context;
   int64_t linear_parameters;  // of maps on q, k and v, as far as they are legal
   double linear_flops;        // a token
+  double decode_context;      // a token and cached position
+  double decode_mega;         // MFLOP of a token at 4,096 positions, projections included
 };
 
 ModelConfig heads(int64_t key_value_heads) {
@@ -41,14 +45,17 @@ ModelConfig split(const std::string& attention, int64_t key_value_heads, int64_t
 }
 
 std::vector<Numbers> table() {
-  return {{"MHA", heads(32), 25166080, 8192, 16384, 49152, 3145728},
-          {"GQA", heads(4), 14156032, 1024, 16384, 49152, 1310720},
-          {"MQA", heads(1), 12976384, 256, 16384, 49152, 1114112},
-          {"GTA", split("gta", 4, 0, 0, 0), 13467904, 576, 16384, 32768, 1179648},
-          {"MLA", split("mla", 32, 1, 512, 1024), 19236352, 576, 20480, 49152, 3145728},
-          {"MLA alone", split("mla", 32, 1, 512, 0), 20808192, 576, 20480, 49152, 3145728},
-          {"GLA", split("gla", 32, 2, 256, 1024), 17139200, 576, 20480, 49152, 3145728},
-          {"GLA alone", split("gla", 32, 2, 256, 0), 18711040, 576, 20480, 49152, 3145728}};
+  return {
+      {"MHA", heads(32), 25166080, 8192, 16384, 49152, 3145728, 16384, 117.4},
+      {"GQA", heads(4), 14156032, 1024, 16384, 49152, 1310720, 16384, 95.4},
+      {"MQA", heads(1), 12976384, 256, 16384, 49152, 1114112, 16384, 93.1},
+      {"GTA", split("gta", 4, 0, 0, 0), 13467904, 576, 16384, 32768, 1179648, 16384, 94.0},
+      {"MLA", split("mla", 32, 1, 512, 1024), 19236352, 576, 20480, 49152, 3145728, 69632, 323.7},
+      {"MLA alone", split("mla", 32, 1, 512, 0), 20808192, 576, 20480, 49152, 3145728, 69632,
+       326.8},
+      {"GLA", split("gla", 32, 2, 256, 1024), 17139200, 576, 20480, 49152, 3145728, 36864, 185.3},
+      {"GLA alone", split("gla", 32, 2, 256, 0), 18711040, 576, 20480, 49152, 3145728, 36864,
+       188.4}};
 }
 
 TEST(AttentionCounts, AreThoseOfTheSystems) {
@@ -62,6 +69,14 @@ TEST(AttentionCounts, AreThoseOfTheSystems) {
     EXPECT_EQ(parameters, n.parameters) << n.name;
     EXPECT_EQ(system.cache_elements(n.config), n.cache) << n.name;
     EXPECT_EQ(system.context_flops(n.config), n.context) << n.name;
+  }
+}
+
+TEST(AttentionCounts, OfADecodeStep) {
+  for (const Numbers& n : table()) {
+    const auto& system = attention_declaration(n.config.attention, "");
+    EXPECT_EQ(system.decode_context_flops(n.config), n.decode_context) << n.name;
+    EXPECT_NEAR(attention_decode_flops(n.config, 4096) / 1e6, n.decode_mega, 0.05) << n.name;
   }
 }
 

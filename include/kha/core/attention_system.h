@@ -64,10 +64,15 @@ struct AttentionDeclaration {
   std::function<double(const ModelConfig&)> context_flops;
   // Fails where the sizes do not fit this system; `where` is named in the message.
   std::function<void(const ModelConfig&, const std::string& where)> check;
+  // context_flops of a decode step that works on what is cached and forms no keys and values; where
+  // it is empty, a decode step costs what a token costs in one pass.
+  std::function<double(const ModelConfig&)> absorbed_context_flops = {};
 
   const KnockPlace& place(KnockSlot slot) const;
   // Elements that the cache holds for one token in one layer.
   int64_t cache_elements(const ModelConfig& config) const;
+  // FLOPs of one decoded token for each cached position, without projections.
+  double decode_context_flops(const ModelConfig& config) const;
 };
 
 const std::vector<AttentionDeclaration>& attention_declarations();

@@ -24,6 +24,10 @@ struct FlopCount {
 };
 FlopCount flops_per_token(const ModelConfig& config, int64_t sequence_length);
 
+// One token through the attention of one layer with `positions` of it cached, its own included:
+// projections once and what the system does for each position, absorbed where it is. Without maps.
+double attention_decode_flops(const ModelConfig& config, int64_t positions);
+
 // The paper's own count for one layer with H heads of width d / H (eq. 10-12), T tokens.
 struct PaperFlops {
   double attention;     // 8 T d^2 + 4 T^2 d

@@ -20,6 +20,10 @@ int64_t AttentionDeclaration::cache_elements(const ModelConfig& config) const {
   return elements;
 }
 
+double AttentionDeclaration::decode_context_flops(const ModelConfig& config) const {
+  return absorbed_context_flops ? absorbed_context_flops(config) : context_flops(config);
+}
+
 const std::vector<AttentionDeclaration>& attention_declarations() {
   static const std::vector<AttentionDeclaration> systems{declare_gqa(), declare_gta(),
                                                          declare_mla(), declare_gla()};

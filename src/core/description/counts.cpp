@@ -37,6 +37,15 @@ FlopCount flops_per_token(const ModelConfig& c, int64_t sequence_length) {
   return count;
 }
 
+double attention_decode_flops(const ModelConfig& c, int64_t positions) {
+  const auto& system = attention_declaration(c.attention, "");
+  double flops = system.decode_context_flops(c) * static_cast<double>(positions);
+  for (const AttentionTensor& tensor : system.tensors(c)) {
+    flops += 2.0 * static_cast<double>(tensor.outputs * tensor.inputs);
+  }
+  return flops;
+}
+
 PaperFlops paper_flops(double tokens, double width, double heads) {
   return {.attention = 8 * tokens * width * width + 4 * tokens * tokens * width,
           .feed_forward = 18 * tokens * width * width,

@@ -60,6 +60,11 @@ double context_flops(const ModelConfig& c) {
   return 2.0 * static_cast<double>(c.num_attention_heads * (2 * c.head_dim + c.rope_head_dim));
 }
 
+// Absorbed: every query head against a latent head and the rotated key, then the sum over latents.
+double absorbed_context_flops(const ModelConfig& c) {
+  return 2.0 * static_cast<double>(c.num_attention_heads * (2 * c.kv_latent + c.rope_head_dim));
+}
+
 void check(const ModelConfig& c, const std::string& where) {
   refuse_parts(c, where, {"rope_head_dim", "kv_latent", "latent_heads", "query_latent"});
   require_part(where, "rope_head_dim", c.rope_head_dim,
@@ -84,7 +89,8 @@ AttentionDeclaration declare(const std::string& name, const std::string& meaning
           .tensors = tensors,
           .cache = cache,
           .context_flops = context_flops,
-          .check = check};
+          .check = check,
+          .absorbed_context_flops = absorbed_context_flops};
 }
 
 }  // namespace
