@@ -83,7 +83,7 @@ void print_line(const char* label, const std::string& text) {
 
 void print_maps(const Summary& s) {
   const ModelConfig& c = s.config;
-  if (c.plain()) return print_line("maps", "none");
+  if (!c.knocks.any(c.num_hidden_layers)) return print_line("maps", "none");
   print_line("maps",
              fmt::format("{} ({}), {} parameters ({:.3g} % of all)", knocks_text(c.knocks.all),
                          setting_name(c.knocks), grouped(s.parameters.knock),
@@ -93,11 +93,26 @@ void print_maps(const Summary& s) {
   }
 }
 
+void print_experts(const Summary& s) {
+  const ExpertConfig& e = s.config.experts;
+  if (!e.any()) return;
+  print_line("experts",
+             fmt::format("{} of width {}, {} a token, {} shared, {} dense layers in front", e.count,
+                         e.width, e.active, e.shared, e.first_dense));
+  print_line("router", fmt::format("{}{}, weights {} times {}", e.router,
+                                   e.selection_bias() ? " with a selection bias" : "",
+                                   e.normalise ? "normalised" : "as scored", e.scaling));
+  print_line("active",
+             fmt::format("{} parameters a token, {} without the embedding",
+                         grouped(s.parameters.active), grouped(s.parameters.active_body)));
+}
+
 void print_summary(const Summary& s) {
   const ModelConfig& c = s.config;
   print_line("model", s.folder.string());
-  print_line("kind", fmt::format("{}, attention {}: {}", c.plain() ? "qwen3" : "kha on qwen3",
-                                 c.attention, attention_declaration(c.attention, "").meaning));
+  print_line("kind", fmt::format("{}{}, attention {}: {}", c.plain() ? "" : "kha on ",
+                                 c.experts.base_type(), c.attention,
+                                 attention_declaration(c.attention, "").meaning));
   print_line("sizes", fmt::format("{} layers, width {}, feed-forward {}, vocabulary {}{}",
                                   c.num_hidden_layers, c.hidden_size, c.intermediate_size,
                                   grouped(c.vocab_size), c.tie_word_embeddings ? " (tied)" : ""));
@@ -108,6 +123,7 @@ void print_summary(const Summary& s) {
                                     grouped(c.max_position_embeddings), c.rope_theta));
   print_line("parameters", fmt::format("{}, of which {} embed", grouped(s.parameters.total),
                                        grouped(s.parameters.embedding)));
+  print_experts(s);
   print_maps(s);
   print_line("arithmetic",
              fmt::format("{} a token at the full context, {} in training; maps {:.3g} %",
@@ -140,7 +156,9 @@ Json summary_json(const Summary& s) {
           {"parameters",
            {{"total", s.parameters.total},
             {"maps", s.parameters.knock},
-            {"embedding", s.parameters.embedding}}},
+            {"embedding", s.parameters.embedding},
+            {"experts", s.parameters.experts},
+            {"active", s.parameters.active}}},
           {"flops_per_token",
            {{"context", s.config.max_position_embeddings},
             {"forward", s.flops.forward},

@@ -138,7 +138,8 @@ TEST(ModelConfig, RotaryScalingIsRefusedByItsName) {
 TEST(ModelConfig, WhatTheModelDoesNotComputeIsRefused) {
   EXPECT_THAT(refusal(with("num_experts", 8)), AllOf(HasSubstr("experts are not supported"),
                                                      HasSubstr("`num_experts`"), HasSubstr("8")));
-  EXPECT_THAT(refusal(with("num_local_experts", 8)), HasSubstr("experts are not supported"));
+  EXPECT_THAT(refusal(with("num_local_experts", 8)),
+              AllOf(HasSubstr("experts are not supported"), HasSubstr("model_type `qwen3_moe`")));
   EXPECT_THAT(refusal(with("use_sliding_window", true)),
               HasSubstr("sliding windows are not supported"));
   EXPECT_THAT(refusal(with("layer_types", {"full_attention", "sliding_attention"})),
@@ -149,7 +150,7 @@ TEST(ModelConfig, WhatTheModelDoesNotComputeIsRefused) {
   EXPECT_THAT(refusal(with("attention_dropout", 0.1)), HasSubstr("dropout is not supported"));
   EXPECT_THAT(refusal(with("model_type", "llama")),
               AllOf(HasSubstr("kind of model is not supported"), HasSubstr("llama")));
-  EXPECT_THAT(refusal(with("model_type", "qwen3_moe")), HasSubstr("qwen3_moe"));
+  EXPECT_THAT(refusal(with("model_type", "qwen3_next")), HasSubstr("qwen3_next"));
 }
 
 TEST(ModelConfig, UnknownKeyNamesTheNearest) {

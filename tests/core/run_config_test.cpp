@@ -80,6 +80,15 @@ void choose_system_for(const std::string& key, RunConfig& config) {
   config.model.latent_heads = 2;
 }
 
+// Sizes of experts fit together, or there are none at all.
+void choose_experts_for(const std::string& key, RunConfig& config) {
+  if (!key.starts_with("model.experts.")) return;
+  ExpertConfig& e = config.model.experts;
+  e.count = std::max<int64_t>(e.count, 4);
+  e.active = std::max<int64_t>(e.active, 2);
+  e.width = std::max<int64_t>(e.width, 8);
+}
+
 TEST(RunConfig, EveryFieldReadsBackAsWritten) {
   const RunConfig defaults;
   RunConfig probe;
@@ -89,6 +98,7 @@ TEST(RunConfig, EveryFieldReadsBackAsWritten) {
     if (field.choices.size() == 1) continue;  // only one legal value
     std::visit(Change{field}, field.value);
     choose_system_for(field.key, config);
+    choose_experts_for(field.key, config);
     if (field.key == "model.num_attention_heads") config.model.num_key_value_heads = 3;
     const auto written = values_of(config);
     ASSERT_NE(written.at(field.key), values_of(defaults).at(field.key)) << field.key;

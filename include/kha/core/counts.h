@@ -1,7 +1,8 @@
 // Exact accounts of a model: parameters, floating-point operations, cache.
 //
-// FLOPs count 2 per multiply-add; causal attention is counted exactly; norms, softmax and rotation
-// are left out; training is three times the forward pass.
+// FLOPs count 2 per multiply-add; causal attention is counted exactly; of the experts those that a
+// token chooses; norms, softmax and rotation are left out; training is three times the forward
+// pass.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,18 @@
 
 namespace kha {
 
+// The router's selection biases are buffers and are not counted.
 struct ParameterCount {
   int64_t total = 0;
   int64_t knock = 0;      // in the maps
   int64_t embedding = 0;  // once when tied, twice (embedding and head) when not
+  int64_t experts = 0;    // in the routed experts
+  // What one token is multiplied with: the routed experts that it chooses, and of the embedding
+  // the output projection alone.
+  int64_t active = 0;
+  int64_t active_body = 0;  // the same without the output projection
+
+  int64_t body() const { return total - embedding; }
 };
 ParameterCount count_parameters(const ModelConfig& config);
 

@@ -19,6 +19,21 @@ struct ExpertConfig {
   double scaling = 1.0;   // times every weight
 
   bool any() const { return count > 0; }
+  // Whether the feed-forward of a layer (from 0) is a mixture.
+  bool in_layer(int64_t layer) const { return any() && layer >= first_dense; }
+  // Selection adds a bias of each expert, which balancing moves; the weights never see it.
+  bool selection_bias() const { return any() && router == "sigmoid"; }
+  // The type of transformers whose keys and names describe the model.
+  std::string base_type() const {
+    if (!any()) return "qwen3";
+    return router == "softmax" ? "qwen3_moe" : "glm4_moe";
+  }
+  // Computed exactly by a class of transformers: none, Qwen3-MoE, or Glm4-MoE, whose shared expert
+  // is always there.
+  bool plain() const {
+    if (!any()) return true;
+    return router == "softmax" ? shared == 0 && scaling == 1.0 : shared > 0;
+  }
   bool operator==(const ExpertConfig&) const = default;
 };
 

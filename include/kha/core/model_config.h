@@ -1,7 +1,8 @@
 // A model as config.json describes it: transformers' keys of Qwen3, and the object `kha`.
 //
-// Only a model that transformers computes exactly carries `model_type: qwen3`; as long as a map is
-// in it, it says `model_type: kha` (docs/design.md, "Models on disk").
+// Only a model that transformers computes exactly carries a type of transformers (`qwen3`,
+// `qwen3_moe`, `glm4_moe`); as long as a map is in it, or a router of another kind, it says
+// `model_type: kha` (docs/design.md, "Models on disk").
 #pragma once
 
 #include <cstdint>
@@ -57,8 +58,19 @@ struct ModelConfig {
   int64_t group() const { return num_attention_heads / num_key_value_heads; }
   // Channels that the rotary embedding turns.
   int64_t rotary_width() const { return rope_head_dim > 0 ? rope_head_dim : head_dim; }
-  // Computed by transformers' Qwen3 class exactly.
-  bool plain() const { return attention == "gqa" && !knocks.any(num_hidden_layers); }
+  // The type of transformers whose keys and names describe the model below its maps.
+  std::string base_type() const {
+    if (experts.any() || qk_norm) return experts.base_type();
+    return attention_bias && !output_bias ? "qwen2" : "llama";
+  }
+  // Computed exactly by that class of transformers.
+  bool plain() const {
+    if (attention != "gqa" || knocks.any(num_hidden_layers) || !experts.plain()) return false;
+    if (rotary_layout != "half_split" || (experts.any() && !qk_norm)) return false;
+    // Qwen3's output projection has a bias where the others have, Glm4-MoE's has none.
+    if (base_type() == "glm4_moe") return !attention_bias;
+    return !qk_norm || !attention_bias || output_bias;
+  }
   double latent_eps() const { return latent_norm_eps > 0 ? latent_norm_eps : rms_norm_eps; }
   // D_v, whether named or not.
   int64_t value_width() const { return value_head_dim > 0 ? value_head_dim : head_dim; }
@@ -77,7 +89,7 @@ void validate(const ModelConfig& config, const std::string& where);
 ModelConfig parse_model_config(const std::string& json_text, const std::string& where);
 ModelConfig read_model_config(const std::filesystem::path& model_folder);
 
-// config.json text. A plain model says `qwen3` and has no `kha` object.
+// config.json text. A plain model names its class in transformers and has no `kha` object.
 std::string to_config_json(const ModelConfig& config);
 // generation_config.json text: the ids that end a text.
 std::string to_generation_config_json(const ModelConfig& config);

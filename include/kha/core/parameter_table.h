@@ -23,7 +23,11 @@ struct ParameterSpec {
   std::vector<int64_t> shape;  // linear weights are [out, in]
   Role role;
   Init init;
-  int64_t layer = -1;  // -1 outside the layers
+  int64_t layer = -1;   // -1 outside the layers
+  int64_t expert = -1;  // of a routed expert: its number in the layer
+  // false: a buffer, which is saved with the model and which no gradient moves (the router's
+  // selection bias).
+  bool trained = true;
 
   int64_t elements() const;
 };
@@ -39,6 +43,8 @@ struct KnockTensor {
 };
 std::vector<KnockTensor> knock_tensors(KnockKind kind);
 
+// "model.layers.3.mlp."
+std::string feed_forward_prefix(int64_t layer);
 // "model.layers.3.self_attn."
 std::string attention_prefix(int64_t layer);
 // "model.layers.3.self_attn.knock_v.up.weight"

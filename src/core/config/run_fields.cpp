@@ -81,6 +81,45 @@ void add_model(std::vector<Field>& f, RunConfig& c) {
                10});
 }
 
+void add_model_experts(std::vector<Field>& f, RunConfig& c) {
+  ExpertConfig& e = c.model.experts;
+  const double most = 1 << 24, most_experts = 1 << 16;
+  const std::string key = "model.experts.";
+  f.push_back(
+      {key + "count", &e.count, refused, "experts of a layer E; 0: dense", {}, 0, most_experts});
+  f.push_back({key + "active", &e.active, refused, "experts of a token k", {}, 0, most_experts});
+  f.push_back({key + "width", &e.width, refused, "feed-forward width of an expert", {}, 0, most});
+  f.push_back({key + "shared", &e.shared, refused, "experts of every token", {}, 0, most_experts});
+  f.push_back(
+      {key + "first_dense", &e.first_dense, refused, "dense layers in front", {}, 0, 10000});
+  f.push_back({key + "router",
+               &e.router,
+               refused,
+               "sigmoid: selection by score + bias; softmax: no bias",
+               {"sigmoid", "softmax"}});
+  f.push_back({key + "normalise", &e.normalise, refused, "a token's weights sum to one"});
+  f.push_back({key + "scaling", &e.scaling, refused, "times every weight", {}, 1e-6, 1000});
+}
+
+void add_experts(std::vector<Field>& f, RunConfig& c) {
+  ExpertOptions& e = c.experts;
+  f.push_back({"experts.balance",
+               &e.balance,
+               noted,
+               "how the selection bias follows the load (sigmoid router)",
+               {"rms", "sign", "proportional", "none"}});
+  f.push_back({"experts.balance_rate", &e.balance_rate, noted, "step of the bias u", {}, 0, 1});
+  f.push_back(
+      {"experts.balance_loss", &e.balance_loss, noted, "weight of the load loss", {}, 0, 100});
+  f.push_back({"experts.router_z_loss",
+               &e.router_z_loss,
+               noted,
+               "weight of the router's squared log-sum-exp",
+               {},
+               0,
+               100});
+}
+
 void add_knock(std::vector<Field>& f, RunConfig& c) {
   std::vector<std::string> names;
   for (const auto& setting : named_settings()) names.push_back(setting.name);
@@ -176,6 +215,8 @@ void add_train(std::vector<Field>& f, RunConfig& c) {
                "layer: less memory, each layer runs again in the backward pass; same bits",
                {"none", "layer"}});
   f.push_back({"train.log_every", &t.log_every, free, "steps between log lines", {}, 1, large});
+  f.push_back(
+      {"train.z_loss", &t.z_loss, noted, "weight of the output's squared log-sum-exp", {}, 0, 100});
   f.push_back({"train.tensorboard", &t.tensorboard, free, "write TensorBoard events into tb/"});
   f.push_back({"train.eval_every",
                &t.eval_every,
@@ -254,9 +295,11 @@ std::vector<Field> run_fields(RunConfig& c) {
   std::vector<Field> fields;
   add_run(fields, c);
   add_model(fields, c);
+  add_model_experts(fields, c);
   add_knock(fields, c);
   add_data(fields, c);
   add_train(fields, c);
+  add_experts(fields, c);
   add_optimizer(fields, c);
   add_schedule(fields, c);
   fields.push_back(

@@ -4,23 +4,38 @@
 #include "kha/core/parameter_table.h"
 
 namespace kha {
+namespace {
+
+// Experts are alike: the first k of them stand for those that a token chooses.
+bool passes_a_token(const ParameterSpec& parameter, const ModelConfig& config) {
+  return parameter.expert < config.experts.active;
+}
+
+}  // namespace
 
 ParameterCount count_parameters(const ModelConfig& config) {
   ParameterCount count;
   for (const auto& parameter : parameter_table(config)) {
-    count.total += parameter.elements();
-    if (parameter.role == Role::knock) count.knock += parameter.elements();
+    if (!parameter.trained) continue;
+    const int64_t elements = parameter.elements();
+    count.total += elements;
+    if (parameter.role == Role::knock) count.knock += elements;
+    if (parameter.expert >= 0) count.experts += elements;
     if (parameter.role == Role::embedding || parameter.role == Role::head) {
-      count.embedding += parameter.elements();
+      count.embedding += elements;
+    } else if (passes_a_token(parameter, config)) {
+      count.active_body += elements;
     }
   }
+  count.active = count.active_body + config.vocab_size * config.hidden_size;
   return count;
 }
 
 FlopCount flops_per_token(const ModelConfig& c, int64_t sequence_length) {
   FlopCount count;
   for (const auto& parameter : parameter_table(c)) {
-    if (parameter.role == Role::matrix) count.forward += 2.0 * parameter.elements();
+    const bool multiplies = parameter.role == Role::matrix || parameter.role == Role::expert;
+    if (multiplies && passes_a_token(parameter, c)) count.forward += 2.0 * parameter.elements();
   }
   const auto& system = attention_declaration(c.attention, "");
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {

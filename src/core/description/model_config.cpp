@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/description/expert_keys.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/error.h"
 
@@ -54,7 +55,9 @@ void validate_total(const ModelConfig& c, const std::string& where) {
     attention += static_cast<double>(tensor.outputs) * static_cast<double>(tensor.inputs + 1);
   }
   const double maps = 9.0 * c.head_dim * c.head_dim;
-  const double layer = attention + 3.0 * c.hidden_size * c.intermediate_size + maps;
+  const ExpertConfig& e = c.experts;
+  const double mixture = static_cast<double>(e.count + e.shared) * (3.0 * e.width + 2.0);
+  const double layer = attention + c.hidden_size * (3.0 * c.intermediate_size + mixture) + maps;
   const double total = c.num_hidden_layers * layer + 2.0 * c.vocab_size * c.hidden_size;
   require(total < 0x1p52, where, "num_hidden_layers", fmt::format("{:.2g} parameters", total),
           "sizes that multiply to fewer than 2^52 parameters");
@@ -81,7 +84,8 @@ nlohmann::ordered_json knocks_json(const LayerKnocks& knocks, const LayerKnocks*
 }
 
 nlohmann::ordered_json kha_json(const ModelConfig& c) {
-  nlohmann::ordered_json object{{"version", 1}, {"base", "qwen3"}, {"attention", c.attention}};
+  nlohmann::ordered_json object{
+      {"version", 1}, {"base", c.experts.base_type()}, {"attention", c.attention}};
   for (const auto& [key, value] : attention_parts(c)) {
     if (value > 0) object[key] = value;
   }
@@ -90,6 +94,11 @@ nlohmann::ordered_json kha_json(const ModelConfig& c) {
     object["layers"][std::to_string(layer)] = knocks_json(knocks, &c.knocks.all);
   }
   return object;
+}
+
+std::string class_of(const std::string& type) {
+  if (type == "qwen3_moe") return "Qwen3MoeForCausalLM";
+  return type == "glm4_moe" ? "Glm4MoeForCausalLM" : "Qwen3ForCausalLM";
 }
 
 void add_token_ids(nlohmann::ordered_json& json, const ModelConfig& c) {
@@ -108,6 +117,7 @@ void add_token_ids(nlohmann::ordered_json& json, const ModelConfig& c) {
 void validate(const ModelConfig& c, const std::string& where) {
   validate_sizes(c, where);
   attention_declaration(c.attention, where).check(c, where);
+  validate_experts(c, where);
   validate_total(c, where);
   validate_token_ids(c, where);
   require(c.rms_norm_eps > 0 && c.rms_norm_eps < 1, where, "rms_norm_eps",
@@ -128,8 +138,8 @@ void validate(const ModelConfig& c, const std::string& where) {
 
 std::string to_config_json(const ModelConfig& c) {
   nlohmann::ordered_json json;
-  json["architectures"] = {c.plain() ? "Qwen3ForCausalLM" : "KhaForCausalLM"};
-  json["model_type"] = c.plain() ? "qwen3" : "kha";
+  json["architectures"] = {c.plain() ? class_of(c.experts.base_type()) : "KhaForCausalLM"};
+  json["model_type"] = c.plain() ? c.experts.base_type() : "kha";
   json["vocab_size"] = c.vocab_size;
   json["hidden_size"] = c.hidden_size;
   json["intermediate_size"] = c.intermediate_size;
@@ -153,6 +163,7 @@ std::string to_config_json(const ModelConfig& c) {
   json["rope_theta"] = c.rope_theta;
   json["rope_scaling"] = nullptr;
   json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", c.rope_theta}};
+  write_experts(json, c);
   if (!c.plain()) json["kha"] = kha_json(c);
   return json.dump(2) + "\n";
 }

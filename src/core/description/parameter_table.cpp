@@ -22,7 +22,7 @@ class TableBuilder {
 
  private:
   void add(std::string name, std::vector<int64_t> shape, Role role, Init init) {
-    table_.push_back({std::move(name), std::move(shape), role, init, layer_});
+    table_.push_back({std::move(name), std::move(shape), role, init, layer_, expert_});
   }
 
   void add_knock(const KnockPlace& place) {
@@ -59,21 +59,45 @@ class TableBuilder {
     add(prefix + "input_layernorm.weight", {d}, Role::norm, Init::ones);
     add_attention();
     add(prefix + "post_attention_layernorm.weight", {d}, Role::norm, Init::ones);
-    add(prefix + "mlp.gate_proj.weight", {c_.intermediate_size, d}, Role::matrix, Init::normal);
-    add(prefix + "mlp.up_proj.weight", {c_.intermediate_size, d}, Role::matrix, Init::normal);
-    add(prefix + "mlp.down_proj.weight", {d, c_.intermediate_size}, Role::matrix, Init::normal);
+    if (c_.experts.in_layer(layer_)) return add_mixture();
+    add_feed_forward(feed_forward_prefix(layer_), c_.intermediate_size, Role::matrix);
+  }
+
+  void add_feed_forward(const std::string& prefix, int64_t width, Role role) {
+    const int64_t d = c_.hidden_size;
+    add(prefix + "gate_proj.weight", {width, d}, role, Init::normal);
+    add(prefix + "up_proj.weight", {width, d}, role, Init::normal);
+    add(prefix + "down_proj.weight", {d, width}, role, Init::normal);
+  }
+
+  // Router, routed experts one by one, shared experts as one.
+  void add_mixture() {
+    const ExpertConfig& e = c_.experts;
+    const std::string prefix = feed_forward_prefix(layer_);
+    add(prefix + "gate.weight", {e.count, c_.hidden_size}, Role::matrix, Init::normal);
+    if (e.selection_bias()) {
+      add(prefix + "gate.e_score_correction_bias", {e.count}, Role::bias, Init::zeros);
+      table_.back().trained = false;
+    }
+    for (expert_ = 0; expert_ < e.count; ++expert_) {
+      add_feed_forward(prefix + "experts." + std::to_string(expert_) + ".", e.width, Role::expert);
+    }
+    expert_ = -1;
+    if (e.shared > 0)
+      add_feed_forward(prefix + "shared_experts.", e.shared * e.width, Role::expert);
   }
 
   const ModelConfig& c_;
   KnockStart start_;
-  int64_t layer_ = -1;
+  int64_t layer_ = -1, expert_ = -1;
   std::vector<ParameterSpec> table_;
 };
 
 }  // namespace
 
 std::string to_string(Role role) {
-  static const char* const names[] = {"embedding", "head", "matrices", "norms", "biases", "knock", "experts"};
+  static const char* const names[] = {"embedding", "head",  "matrices", "norms",
+                                      "biases",    "knock", "experts"};
   return names[static_cast<size_t>(role)];
 }
 
@@ -95,6 +119,10 @@ std::vector<KnockTensor> knock_tensors(KnockKind kind) {
       return {{"gate.weight", false}};
   }
   return {};
+}
+
+std::string feed_forward_prefix(int64_t layer) {
+  return "model.layers." + std::to_string(layer) + ".mlp.";
 }
 
 std::string attention_prefix(int64_t layer) {

@@ -32,14 +32,15 @@ bool any_has(const std::vector<std::string>& names, const std::string& part) {
                      [&](const auto& name) { return name.find(part) != std::string::npos; });
 }
 
-int64_t layers_in(const ModelFiles& files) {
-  constexpr std::string_view prefix = "model.layers.";
+// One more than the largest number behind `mark` in a name.
+int64_t numbered(const ModelFiles& files, const std::string& mark) {
   int64_t count = 0;
   for (const std::string& name : files.names()) {
-    if (!name.starts_with(prefix)) continue;
-    int64_t layer = -1;
-    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
-    count = std::max(count, std::min<int64_t>(layer, 1 << 30) + 1);
+    const auto found = name.find(mark);
+    if (found == std::string::npos) continue;
+    int64_t number = -1;
+    std::from_chars(name.data() + found + mark.size(), name.data() + name.size(), number);
+    count = std::max(count, std::min<int64_t>(number, 1 << 30) + 1);
   }
   return count;
 }
@@ -47,11 +48,17 @@ int64_t layers_in(const ModelFiles& files) {
 // Why the names differ, where the names themselves tell.
 std::string cause_of(const std::vector<std::string>& names, const ModelFiles& files,
                      const ModelConfig& config) {
-  const int64_t layers = layers_in(files);
+  const int64_t layers = numbered(files, "model.layers.");
   if (layers != config.num_hidden_layers) {
     return fmt::format("the file has {} layers, config.json says {}", layers,
                        config.num_hidden_layers);
   }
+  const int64_t experts = numbered(files, ".mlp.experts.");
+  if (experts != config.experts.count) {
+    return fmt::format("the file has {} experts in a layer, config.json says {}", experts,
+                       config.experts.count);
+  }
+  if (any_has(names, ".mlp.")) return "config.json describes other dense layers than the file has";
   if (any_has(names, ".knock_")) return "the maps that config.json describes are not the file's";
   if (any_has(names, "_proj.bias")) {
     return fmt::format("config.json says attention_bias {}", config.attention_bias);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace kha {
 namespace {
 
@@ -18,14 +20,20 @@ struct Clue {
 
 std::vector<Clue> clues(const ModelConfig& c) {
   const int64_t heads = c.num_attention_heads, kv_heads = c.num_key_value_heads, width = c.head_dim;
-  return {
-      {"q_norm.weight", 0, "heads {} wide", "head_dim", width, 1},
-      {"input_layernorm.weight", 0, "a width of {}", "hidden_size", c.hidden_size, 1},
-      {"embed_tokens.weight", 0, "{} token ids", "vocab_size", c.vocab_size, 1},
-      {"q_proj.weight", 0, "{} query heads", "num_attention_heads", heads, width},
-      {"k_proj.weight", 0, "{} KV heads", "num_key_value_heads", kv_heads, width},
-      {"v_proj.weight", 0, "{} KV heads", "num_key_value_heads", kv_heads, width},
-      {"gate_proj.weight", 0, "a feed-forward of {}", "intermediate_size", c.intermediate_size, 1}};
+  const ExpertConfig& e = c.experts;
+  return {{"q_norm.weight", 0, "heads {} wide", "head_dim", width, 1},
+          {"input_layernorm.weight", 0, "a width of {}", "hidden_size", c.hidden_size, 1},
+          {"embed_tokens.weight", 0, "{} token ids", "vocab_size", c.vocab_size, 1},
+          {"q_proj.weight", 0, "{} query heads", "num_attention_heads", heads, width},
+          {"k_proj.weight", 0, "{} KV heads", "num_key_value_heads", kv_heads, width},
+          {"v_proj.weight", 0, "{} KV heads", "num_key_value_heads", kv_heads, width},
+          {".mlp.gate_proj.weight", 0, "a feed-forward of {}", "intermediate_size",
+           c.intermediate_size, 1},
+          {".mlp.gate.weight", 0, "{} experts",
+           e.router == "softmax" ? "num_experts" : "n_routed_experts", e.count, 1},
+          {".shared_experts.gate_proj.weight", 0, "{} shared experts", "n_shared_experts", e.shared,
+           std::max<int64_t>(e.width, 1)},
+          {".gate_proj.weight", 0, "experts of width {}", "moe_intermediate_size", e.width, 1}};
 }
 
 bool explains(const Clue& clue, const OtherShape& shape) {

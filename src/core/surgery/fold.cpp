@@ -106,10 +106,11 @@ FoldReport fold_model(const fs::path& in, const fs::path& out, const FoldOptions
   check_options(options);
   require_free(out);
   const ModelConfig config = read_model_config(in);
-  if (config.plain()) {
+  if (!config.knocks.any(config.num_hidden_layers)) {
     fail({.what = "nothing to fold: " + in.string() + " has no maps",
           .where = (in / "config.json").string(),
-          .found = "model_type qwen3, a plain model",
+          .found = config.plain() ? "model_type " + config.experts.base_type() + ", a plain model"
+                                  : "model_type kha without maps",
           .cause = "it was folded already, or trained without maps",
           .next = "nothing was written; use the model as it is"});
   }

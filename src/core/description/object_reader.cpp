@@ -1,0 +1,77 @@
+#include "core/description/object_reader.h"
+
+#include <vector>
+
+#include "kha/core/error.h"
+#include "kha/core/nearest_name.h"
+
+namespace kha {
+
+using nlohmann::json;
+
+const json* ObjectReader::find(const std::string& key) {
+  known_.insert(key);
+  const auto entry = object_.find(key);
+  return entry == object_.end() || entry->is_null() ? nullptr : &*entry;
+}
+
+void ObjectReader::read(const std::string& key, int64_t& value) {
+  const json* entry = find(key);
+  if (!entry) return;
+  if (!entry->is_number_integer()) wrong_type(key, "a whole number", *entry);
+  value = entry->get<int64_t>();
+}
+
+void ObjectReader::read(const std::string& key, double& value) {
+  const json* entry = find(key);
+  if (!entry) return;
+  if (!entry->is_number()) wrong_type(key, "a number", *entry);
+  value = entry->get<double>();
+}
+
+void ObjectReader::read(const std::string& key, bool& value) {
+  const json* entry = find(key);
+  if (!entry) return;
+  if (!entry->is_boolean()) wrong_type(key, "true or false", *entry);
+  value = entry->get<bool>();
+}
+
+void ObjectReader::read(const std::string& key, std::string& value) {
+  const json* entry = find(key);
+  if (!entry) return;
+  if (!entry->is_string()) wrong_type(key, "a text", *entry);
+  value = entry->get<std::string>();
+}
+
+void ObjectReader::read(const std::string& key, std::optional<int64_t>& value) {
+  if (!find(key)) return;
+  int64_t id = 0;
+  read(key, id);
+  value = id;
+}
+
+void ObjectReader::refuse_unknown() const {
+  const std::vector<std::string> names(known_.begin(), known_.end());
+  for (const auto& [key, value] : object_.items()) {
+    if (known_.count(key)) continue;
+    fail({.what = "unknown key `" + key + "`" + did_you_mean(key, names),
+          .where = where_,
+          .found = value.dump().substr(0, 80),
+          .next = "correct the name, or remove the key"});
+  }
+}
+
+void ObjectReader::wrong_type(const std::string& key, const std::string& expected,
+                              const json& found) const {
+  fail({.what = "`" + key + "` has the wrong type",
+        .where = where_,
+        .expected = expected,
+        .found = found.dump().substr(0, 80)});
+}
+
+void ObjectReader::refuse(const std::string& what, const std::string& expected,
+                          const std::string& found) const {
+  fail({.what = what, .where = where_, .expected = expected, .found = found});
+}
+
+}  // namespace kha
