@@ -65,6 +65,13 @@ void add_model(std::vector<Field>& f, RunConfig& c) {
                {},
                0,
                most});
+  f.push_back({"model.value_head_dim",
+               &m.value_head_dim,
+               refused,
+               "width of a value head (mla, gla); 0: head_dim",
+               {},
+               0,
+               65536});
   f.push_back(
       {"model.rms_norm_eps", &m.rms_norm_eps, refused, "epsilon of every norm", {}, 1e-12, 0.1});
   f.push_back(

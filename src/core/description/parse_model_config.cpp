@@ -125,6 +125,7 @@ std::string read_kha(ObjectReader& outer, const json& object, ModelConfig& c) {
   in.read("kv_latent", c.kv_latent);
   in.read("latent_heads", c.latent_heads);
   in.read("query_latent", c.query_latent);
+  in.read("value_head_dim", c.value_head_dim);
   c.knocks.all = read_knocks(in, {});
   if (const json* layers = in.find("layers")) {
     if (!layers->is_object()) in.wrong_type("layers", "an object", *layers);

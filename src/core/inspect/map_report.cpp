@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "kha/core/attention_system.h"
 #include "kha/core/error.h"
 #include "kha/core/model_config.h"
 #include "kha/core/model_files.h"
@@ -37,14 +38,17 @@ nlohmann::ordered_json number(double value) {
 
 std::vector<MapFigures> map_report(const ModelFiles& files, const ModelConfig& config) {
   std::vector<MapFigures> report;
+  const auto& system = attention_declaration(config.attention, "");
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     for (const KnockSlot slot : knock_slots) {
       const KnockKind kind = config.knocks.at(layer).at(slot);
+      if (kind == KnockKind::none) continue;
+      const int64_t width = system.place(slot).rows(config).width;
       for (const KnockTensor& tensor : knock_tensors(kind)) {
         const std::string name = knock_name(layer, slot, tensor.suffix);
         report.push_back(
             {layer, slot, kind, matrix_name(tensor.suffix), name,
-             matrix_figures(read_square(files, name, config.head_dim), tensor.starts_at_identity)});
+             matrix_figures(read_square(files, name, width), tensor.starts_at_identity)});
       }
     }
   }

@@ -22,6 +22,10 @@
 namespace kha {
 namespace {
 
+std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+}
+
 class Latent : public Attention {
  public:
   Latent(const ModelConfig& c, const Parameters& parameters, int64_t layer, KnockPlan plan)
@@ -32,23 +36,28 @@ class Latent : public Attention {
         v_map_(parameters, layer, KnockSlot::v, c.knocks.at(layer).v) {
     const std::string prefix = attention_prefix(layer);
     q_a_ = parameters.find(prefix + "q_a_proj.weight");
+    q_a_bias_ = parameters.find(prefix + "q_a_proj.bias");
     q_a_norm_ = parameters.find(prefix + "q_a_layernorm.weight");
     q_b_ = parameters.at(prefix + (q_a_.defined() ? "q_b_proj.weight" : "q_proj.weight"));
     kv_a_ = parameters.at(prefix + "kv_a_proj_with_mqa.weight");
+    kv_a_bias_ = parameters.find(prefix + "kv_a_proj_with_mqa.bias");
     kv_a_norm_ = parameters.at(prefix + "kv_a_layernorm.weight");
     kv_b_ = parameters.at(prefix + "kv_b_proj.weight");
     out_ = parameters.at(prefix + "o_proj.weight");
+    out_bias_ = parameters.find(prefix + "o_proj.bias");
   }
 
   Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const override {
     RECORD_USER_SCOPE("kha/attention projections");
     const int64_t heads = config_.num_attention_heads, width = config_.head_dim,
                   rotated = config_.rope_head_dim, latents = config_.latent_heads;
-    const at::Tensor from =
-        q_a_.defined() ? ops::rms_norm(at::linear(x, q_a_), q_a_norm_, config_.latent_eps()) : x;
+    const at::Tensor from = q_a_.defined()
+                                ? ops::rms_norm(at::linear(x, q_a_, optional_of(q_a_bias_)),
+                                                q_a_norm_, config_.latent_eps())
+                                : x;
     const at::Tensor q = at::linear(from, mapped(q_b_, KnockSlot::q, q_map_))
                              .view({x.size(0), x.size(1), heads, width + rotated});
-    const at::Tensor kv = at::linear(x, kv_a_);
+    const at::Tensor kv = at::linear(x, kv_a_, optional_of(kv_a_bias_));
     const at::Tensor key = kv.narrow(2, latents * config_.kv_latent, rotated).unsqueeze(2);
     return {.queries_BTHD = at::cat({apply(q_map_, q.narrow(3, 0, width)),
                                      rotary.rotate(q.narrow(3, width, rotated), first)},
@@ -64,7 +73,7 @@ class Latent : public Attention {
   }
 
   at::Tensor aggregate(const at::Tensor& heads) const override {
-    return output_projection(heads, out_, {});
+    return output_projection(heads, out_, out_bias_);
   }
 
  private:
@@ -95,13 +104,16 @@ class Latent : public Attention {
   // cached position. Only in decoding: its sums are others than those of training.
   bool absorbs(int64_t queries, int64_t positions) const {
     if (at::GradMode::is_enabled() || queries == positions) return false;
-    const int64_t width = config_.head_dim, latent = config_.kv_latent;
-    return queries * (2 * latent - 2 * width) < 2 * width * latent;
+    const int64_t formed = kv_width(), latent = config_.kv_latent;
+    return queries * (2 * latent - formed) < formed * latent;
   }
 
-  // kv_b as [h_c, g, 2 D, d_c].
+  // Rows of a head in kv_b: D of the key, then D_v of the value.
+  int64_t kv_width() const { return config_.head_dim + config_.value_width(); }
+
+  // kv_b as [h_c, g, D + D_v, d_c].
   at::Tensor by_group(const at::Tensor& weight) const {
-    return weight.view({config_.latent_heads, group(), 2 * config_.head_dim, config_.kv_latent});
+    return weight.view({config_.latent_heads, group(), kv_width(), config_.kv_latent});
   }
 
   at::Tensor attend_formed(const at::Tensor& queries, const CacheEntry& cache,
@@ -109,15 +121,17 @@ class Latent : public Attention {
     const int64_t batch = cache[0].size(0), positions = cache[0].size(1), width = config_.head_dim,
                   heads = config_.num_attention_heads;
     const at::Tensor kv_b = mapped(mapped(kv_b_, KnockSlot::k, k_map_), KnockSlot::v, v_map_);
-    const at::Tensor weight = by_group(kv_b).flatten(1, 2).transpose(1, 2);   // [h_c, d_c, g 2 D]
+    const at::Tensor weight =
+        by_group(kv_b).flatten(1, 2).transpose(1, 2);  // [h_c, d_c, g (D + D_v)]
     const at::Tensor latents = cache[0].permute({2, 0, 1, 3}).flatten(1, 2);  // [h_c, B S, d_c]
     const at::Tensor kv = at::bmm(latents, weight)
-                              .view({config_.latent_heads, batch, positions, group(), 2 * width})
+                              .view({config_.latent_heads, batch, positions, group(), kv_width()})
                               .permute({1, 2, 0, 3, 4})
-                              .reshape({batch, positions, heads, 2 * width});
+                              .reshape({batch, positions, heads, kv_width()});
     const at::Tensor keys =
         at::cat({apply(k_map_, kv.narrow(3, 0, width)), cache[1].expand({-1, -1, heads, -1})}, 3);
-    return causal_attention(queries, keys, apply(v_map_, kv.narrow(3, width, width)), layout);
+    return causal_attention(queries, keys,
+                            apply(v_map_, kv.narrow(3, width, config_.value_width())), layout);
   }
 
   // [H, B T, width] -> [B, h_c, g T, width]
@@ -140,7 +154,7 @@ class Latent : public Attention {
   at::Tensor attend_absorbed(const at::Tensor& queries, const CacheEntry& cache) const {
     const int64_t batch = queries.size(0), length = queries.size(1), width = config_.head_dim,
                   heads = config_.num_attention_heads;
-    const at::Tensor kv_b = kv_b_.view({heads, 2 * width, config_.kv_latent});
+    const at::Tensor kv_b = kv_b_.view({heads, kv_width(), config_.kv_latent});
     const at::Tensor by_head = queries.permute({2, 0, 1, 3}).flatten(1, 2);  // [H, B T, D + d_R]
     at::Tensor plain = by_head.narrow(2, 0, width);
     if (k_map_.kind() == KnockKind::linear) plain = at::matmul(plain, k_map_.matrix());
@@ -152,8 +166,9 @@ class Latent : public Attention {
         at::matmul(q, latents.transpose(2, 3)) + at::matmul(turned, rotated.transpose(2, 3));
     const at::Tensor weights = causal_weights(scores, length).to(latents.scalar_type());
     const at::Tensor sums = to_heads(at::matmul(weights, latents));  // [H, B T, d_c]
-    const at::Tensor values = at::bmm(sums, kv_b.narrow(1, width, width).transpose(1, 2));
-    return v_map_(values.view({heads, batch, length, width}).permute({1, 2, 0, 3}));
+    const int64_t value = config_.value_width();
+    const at::Tensor values = at::bmm(sums, kv_b.narrow(1, width, value).transpose(1, 2));
+    return v_map_(values.view({heads, batch, length, value}).permute({1, 2, 0, 3}));
   }
 
   // Softmax over the S positions of scores [B, h_c, g T, S], T the last of them, in float32
@@ -175,7 +190,8 @@ class Latent : public Attention {
   ModelConfig config_;
   KnockPlan plan_;
   Knock q_map_, k_map_, v_map_;
-  at::Tensor q_a_, q_a_norm_, q_b_, kv_a_, kv_a_norm_, kv_b_, out_;
+  at::Tensor q_a_, q_a_bias_, q_a_norm_, q_b_, kv_a_, kv_a_bias_, kv_a_norm_, kv_b_, out_,
+      out_bias_;
 };
 
 }  // namespace

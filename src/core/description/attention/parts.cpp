@@ -9,7 +9,8 @@ std::vector<std::pair<std::string, int64_t>> attention_parts(const ModelConfig& 
   return {{"rope_head_dim", c.rope_head_dim},
           {"kv_latent", c.kv_latent},
           {"latent_heads", c.latent_heads},
-          {"query_latent", c.query_latent}};
+          {"query_latent", c.query_latent},
+          {"value_head_dim", c.value_head_dim}};
 }
 
 void refuse_parts(const ModelConfig& c, const std::string& where,
