@@ -21,6 +21,9 @@ at::Tensor initial_tensor(const ParameterSpec& spec, double standard_deviation, 
     case Init::blocks:
       return at::eye(spec.shape[0], at::kFloat)
           .repeat_interleave(spec.shape[1] / spec.shape[0], /*dim=*/1);
+    case Init::mixing:
+      standard_deviation = 0.2;
+      break;
     case Init::normal:
       break;
   }

@@ -23,6 +23,9 @@ struct AttentionTensor {
   int64_t inputs = 0;   // 0: a norm
   bool may_have_bias = false;
   Init init = Init::normal;  // of a matrix; a norm starts at one
+  // FLOPs of one token for each element: a product's 2; another number where no token is multiplied
+  // by the whole of it. What each visible position costs is context_flops.
+  double token_flops = 2;
 
   bool is_norm() const { return inputs == 0; }
 };
@@ -36,15 +39,24 @@ struct HeadRows {
   int64_t begin = 0;
 };
 
+// What takes in a linear map M of a slot when the model is folded.
+enum class FoldHome {
+  projection,  // the rows that it follows: M W_h
+  queries,     // keys are cached plain: the queries' rows that meet them, M^T W_h
+  output       // values are cached plain: the columns of o_proj, W_h M for every query head
+};
+
 // A slot's legal kinds, the reason against the others, and the projection that its map follows.
 struct KnockPlace {
   KnockSlot slot;
   std::vector<KnockKind> legal;
   std::string reason_otherwise;
-  // An AttentionTensor's name: `linear` folds into its rows. Empty where no map is legal.
+  // The AttentionTensor that linear_into speaks of, by name; `rows` are rows of it, or of the heads
+  // that its columns read. Empty where no map is legal.
   std::function<std::string(const ModelConfig&)> projection;
   std::function<HeadRows(const ModelConfig&)> rows;
   bool values;  // attention is linear in what it gives: the last factor folds into o_proj
+  FoldHome linear_into = FoldHome::projection;
 };
 
 // What the cache holds of one token in one layer: [heads, width].

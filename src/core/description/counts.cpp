@@ -38,6 +38,10 @@ FlopCount flops_per_token(const ModelConfig& c, int64_t sequence_length) {
     if (multiplies && passes_a_token(parameter, c)) count.forward += 2.0 * parameter.elements();
   }
   const auto& system = attention_declaration(c.attention, "");
+  for (const AttentionTensor& tensor : system.tensors(c)) {
+    const double elements = static_cast<double>(tensor.outputs) * tensor.inputs;
+    count.forward += c.num_hidden_layers * (tensor.token_flops - 2) * elements;
+  }
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
     for (const KnockPlace& place : system.places) {
       const HeadRows rows = place.rows(c);

@@ -42,14 +42,19 @@ class TableBuilder {
       add(name + ".bias", {tensor.outputs}, Role::bias, Init::zeros);
   }
 
-  // Each map stands behind the projection that it follows.
+  // Each map stands behind the projection that it follows, or in front of the output's.
   void add_attention() {
     const auto& system = attention_declaration(c_.attention, "");
     for (const AttentionTensor& tensor : system.tensors(c_)) {
+      const auto add_knocks = [&](bool in_front) {
+        for (const KnockPlace& place : system.places) {
+          const bool before = place.linear_into == FoldHome::output;
+          if (place.projection(c_) == tensor.name && before == in_front) add_knock(place);
+        }
+      };
+      add_knocks(true);
       add_attention_tensor(tensor);
-      for (const KnockPlace& place : system.places) {
-        if (place.projection(c_) == tensor.name) add_knock(place);
-      }
+      add_knocks(false);
     }
   }
 

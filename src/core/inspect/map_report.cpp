@@ -22,7 +22,7 @@ std::string matrix_name(const std::string& suffix) {
 std::vector<double> read_square(const ModelFiles& files, const std::string& name, int64_t size) {
   const std::vector<int64_t> expected{size, size};
   if (files.at(name).shape != expected) {
-    fail({.what = name + " is not a square of the head width",
+    fail({.what = name + " is not a square of the width that its map acts on",
           .where = files.file_of(name).string(),
           .expected = fmt::format("[{}, {}]", size, size)});
   }

@@ -30,7 +30,8 @@ void check_options(const FoldOptions& options) {
         .found = fmt::format("{}", options.condition_limit)});
 }
 
-Matrix read_map(const ModelFiles& files, const std::string& name, int64_t width) {
+Matrix read_map(const ModelFiles& files, const std::string& name) {
+  const int64_t width = files.at(name).shape[0];  // a square: check_tensors has seen it
   const std::vector<double> values = files.as_double(name);
   const Matrix matrix = Eigen::Map<const Matrix>(values.data(), width, width);
   if (!matrix.allFinite()) {
@@ -58,9 +59,8 @@ Matrix read_map(const ModelFiles& files, const std::string& name, int64_t width)
 
 FoldPlan make_plan(const fs::path& in, const ModelFiles& files, const ModelConfig& config,
                    const FoldOptions& options) {
-  FoldPlan plan = plan_fold(config, options, [&](const std::string& name) {
-    return read_map(files, name, config.head_dim);
-  });
+  FoldPlan plan =
+      plan_fold(config, options, [&](const std::string& name) { return read_map(files, name); });
   const bool any = std::any_of(plan.maps.begin(), plan.maps.end(), [](const FoldedMap& map) {
     return map.outcome != FoldOutcome::kept;
   });

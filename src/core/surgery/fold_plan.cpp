@@ -43,6 +43,22 @@ MapFold plan_mlp_on_values(const MapMatrices& m, double limit) {
   return fold;
 }
 
+MapFold fold_linear(const Matrix& map, FoldHome home) {
+  MapFold fold{.outcome = FoldOutcome::folded, .after = KnockKind::none};
+  switch (home) {
+    case FoldHome::projection:
+      fold.into_projection = map;
+      break;
+    case FoldHome::queries:  // q . (M k) = (M^T q) . k
+      fold.into_projection = map.transpose();
+      break;
+    case FoldHome::output:
+      fold.into_output = map;
+      break;
+  }
+  return fold;
+}
+
 class Planner {
  public:
   Planner(const ModelConfig& config, const FoldOptions& options,
@@ -96,7 +112,7 @@ class Planner {
     }
   }
 
-  // Two maps may follow one projection, each with rows of its own.
+  // Two maps may go into one projection, in the order of the slots.
   void add_rows(const std::string& prefix, const KnockPlace& place, const Matrix& map) {
     const auto edit = [&](const std::string& name, int64_t inputs) {
       plan_.edits[name] = [before = plan_.edits[name], map = std::make_shared<const Matrix>(map),
@@ -123,11 +139,7 @@ class Planner {
 
 MapFold plan_map(KnockKind kind, const KnockPlace& place, const MapMatrices& matrices,
                  double condition_limit) {
-  if (kind == KnockKind::linear) {
-    return {.outcome = FoldOutcome::folded,
-            .after = KnockKind::none,
-            .into_projection = matrices.at("weight")};
-  }
+  if (kind == KnockKind::linear) return fold_linear(matrices.at("weight"), place.linear_into);
   if (kind == KnockKind::mlp && place.values) return plan_mlp_on_values(matrices, condition_limit);
   const std::string slot = to_string(place.slot);
   if (kind == KnockKind::mlp) {
