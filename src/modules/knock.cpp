@@ -58,12 +58,19 @@ KnockedProjection::KnockedProjection(const Parameters& parameters, int64_t layer
 
 at::Tensor KnockedProjection::operator()(const at::Tensor& x) const {
   RECORD_USER_SCOPE("kha/attention projections");
-  const std::vector<int64_t> heads_shape{x.size(0), x.size(1), weight_.size(0) / head_dim_,
-                                         head_dim_};
   if (knock_.kind() == KnockKind::linear && in_weight_space(plan_)) {
-    return ops::knocked_linear(x, weight_, optional_of(bias_), knock_.matrix()).view(heads_shape);
+    return to_heads(ops::knocked_linear(x, weight_, optional_of(bias_), knock_.matrix()));
   }
-  return knock_(at::linear(x, weight_, optional_of(bias_)).view(heads_shape));
+  return knock_(to_heads(at::linear(x, weight_, optional_of(bias_))));
+}
+
+at::Tensor KnockedProjection::plain(const at::Tensor& x) const {
+  RECORD_USER_SCOPE("kha/attention projections");
+  return to_heads(at::linear(x, weight_, optional_of(bias_)));
+}
+
+at::Tensor KnockedProjection::to_heads(const at::Tensor& rows) const {
+  return rows.view({rows.size(0), rows.size(1), rows.size(2) / head_dim_, head_dim_});
 }
 
 bool in_weight_space(KnockPlan plan) {
@@ -79,6 +86,10 @@ at::Tensor with_mapped_rows(const at::Tensor& weight, const HeadRows& heads,
                   by_head.narrow(1, end, heads.stride - end)},
                  1)
       .view(weight.sizes());
+}
+
+at::Tensor with_mapped_columns(const at::Tensor& weight, const at::Tensor& map) {
+  return at::matmul(weight.view({weight.size(0), -1, map.size(0)}), map).view(weight.sizes());
 }
 
 }  // namespace kha

@@ -41,8 +41,12 @@ class KnockedProjection {
 
   // x: [B, T, d] -> [B, T, heads, D]. A linear map is applied where the plan says.
   at::Tensor operator()(const at::Tensor& x_BTd) const;
+  // The projection without its map.
+  at::Tensor plain(const at::Tensor& x_BTd) const;
 
  private:
+  at::Tensor to_heads(const at::Tensor& rows_BTr) const;
+
   Knock knock_;
   KnockPlan plan_;
   int64_t head_dim_;
@@ -56,5 +60,9 @@ bool in_weight_space(KnockPlan plan);
 // The same weight with M W_h in place of each head's rows W_h: a linear map in weight space, where
 // heads are a part of the rows. Differentiable; `weight`: [rows, inputs].
 at::Tensor with_mapped_rows(const at::Tensor& weight, const HeadRows& heads, const at::Tensor& map);
+
+// W_h M in place of each head's columns W_h of an output projection [d, H * D]: the same for a map
+// that stands in front of it.
+at::Tensor with_mapped_columns(const at::Tensor& weight, const at::Tensor& map);
 
 }  // namespace kha

@@ -44,6 +44,17 @@ ModelConfig split(const std::string& attention, int64_t key_value_heads, int64_t
   return c;
 }
 
+ModelConfig named(const std::string& attention, ModelConfig c) {
+  c.attention = attention;
+  return c;
+}
+
+ModelConfig collaborative(int64_t shared_key_width) {
+  ModelConfig c = named("collaborative", heads(32));
+  c.shared_key_width = shared_key_width;
+  return c;
+}
+
 std::vector<Numbers> table() {
   return {
       {"MHA", heads(32), 25166080, 8192, 16384, 49152, 3145728, 16384, 117.4},
@@ -55,7 +66,20 @@ std::vector<Numbers> table() {
        326.8},
       {"GLA", split("gla", 32, 2, 256, 1024), 17139200, 576, 20480, 49152, 3145728, 36864, 185.3},
       {"GLA alone", split("gla", 32, 2, 256, 0), 18711040, 576, 20480, 49152, 3145728, 36864,
-       188.4}};
+       188.4},
+      {"talking MHA", named("talking", heads(32)), 25168128, 8192, 20480, 49152, 3145728, 20480,
+       134.2},
+      {"talking GQA", named("talking", heads(4)), 14158080, 1024, 20480, 49152, 1310720, 20480,
+       112.2},
+      {"collaborative", collaborative(4096), 25296896, 8192, 270336, 16384, 1048576, 270336,
+       1157.8},
+      {"a quarter as wide", collaborative(1024), 15761408, 5120, 73728, 16384, 1048576, 73728,
+       333.5},
+      // As GTA; the map on k is 64 wide and acts, as that on v, once a query head.
+      {"GTA, v alone", split("gta_value", 4, 0, 0, 0), 13467904, 576, 16384, 32768, 2097152, 16384,
+       94.0},
+      {"GTA apart", split("gta_apart", 4, 0, 0, 0), 13467648, 576, 16384, 36864, 2359296, 16384,
+       94.0}};
 }
 
 TEST(AttentionCounts, AreThoseOfTheSystems) {
@@ -78,6 +102,25 @@ TEST(AttentionCounts, OfADecodeStep) {
     EXPECT_EQ(system.decode_context_flops(n.config), n.decode_context) << n.name;
     EXPECT_NEAR(attention_decode_flops(n.config, 4096) / 1e6, n.decode_mega, 0.05) << n.name;
   }
+}
+
+// What each token costs beside the positions that it sees; matrices that mix logits and weights are
+// in the latter, those that weigh shared channels take one multiplication an element.
+TEST(AttentionCounts, OfTheProductsOfAToken) {
+  const auto flops = [](const ModelConfig& c) {
+    double sum = 0;
+    for (const AttentionTensor& tensor : attention_declaration(c.attention, "").tensors(c)) {
+      sum += tensor.token_flops * static_cast<double>(tensor.outputs * tensor.inputs);
+    }
+    return sum;
+  };
+  EXPECT_EQ(flops(heads(4)), 28311552);
+  EXPECT_EQ(flops(named("talking", heads(4))), 28311552);
+  EXPECT_EQ(flops(collaborative(4096)), 50331648 + 32 * 4096);
+  EXPECT_EQ(flops(collaborative(1024)), 31457280 + 32 * 1024);
+  EXPECT_EQ(
+      flops_per_token(named("talking", heads(4)), 1).forward - flops_per_token(heads(4), 1).forward,
+      4.0 * (20480 - 16384));  // four layers, one position each
 }
 
 TEST(AttentionCounts, OfLinearMaps) {

@@ -71,7 +71,14 @@ void choose_system_for(const std::string& key, RunConfig& config) {
   const auto parts = attention_parts(config.model);
   const bool part =
       std::ranges::any_of(parts, [&](const auto& p) { return key == "model." + p.first; });
-  if (key != "model.attention" && !part) return;
+  if (key != "model.attention" && key != "model.content_bias" && !part) return;
+  if (key == "model.shared_key_width" || key == "model.content_bias") {
+    config.model.attention = "collaborative";
+    config.model.num_key_value_heads = config.model.num_attention_heads;
+    config.model.shared_key_width = 100;
+    config.knock.setting = "kha-mlp";
+    return;
+  }
   config.knock.setting = "kha-linear";
   config.model.attention = "gla";
   config.model.num_key_value_heads = config.model.num_attention_heads;

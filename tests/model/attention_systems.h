@@ -20,7 +20,7 @@ inline ModelConfig with_parts(const std::string& attention, int64_t latent_heads
   ModelConfig c = tiny_config();
   c.attention = attention;
   c.rope_head_dim = 4;
-  if (attention == "gta") return c;
+  if (attention.starts_with("gta")) return c;
   c.num_key_value_heads = c.num_attention_heads;
   c.kv_latent = 10;
   c.latent_heads = latent_heads;
@@ -28,15 +28,40 @@ inline ModelConfig with_parts(const std::string& attention, int64_t latent_heads
   return c;
 }
 
+// 24 = H D channels are MHA's; of 15, which are not divided among 4 heads, 12 are rotated.
+inline ModelConfig collaborative(int64_t shared_key_width, bool content_bias) {
+  ModelConfig c = tiny_config();
+  c.attention = "collaborative";
+  c.num_key_value_heads = c.num_attention_heads;
+  c.shared_key_width = shared_key_width;
+  c.content_bias = content_bias;
+  c.attention_bias = content_bias;
+  return c;
+}
+
 inline std::vector<SystemCase> bare_systems() {
+  ModelConfig talking = tiny_config();
+  talking.attention = "talking";
   ModelConfig one_state = with_parts("gta", 0, 0);
   one_state.num_key_value_heads = 1;
   ModelConfig biased = with_parts("gta", 0, 0);
   biased.attention_bias = true;
+  ModelConfig biased_value = biased;
+  biased_value.attention = "gta_value";
+  ModelConfig biased_apart = biased;
+  biased_apart.attention = "gta_apart";
   return {{"gqa", tiny_config()},
           {"gta", with_parts("gta", 0, 0)},
           {"gta, one state", one_state},
           {"gta, biases", biased},
+          {"gta_value", with_parts("gta_value", 0, 0)},
+          {"gta_value, biases", biased_value},
+          {"gta_apart", with_parts("gta_apart", 0, 0)},
+          {"gta_apart, biases", biased_apart},
+          {"talking", talking},
+          {"collaborative, as wide as MHA", collaborative(24, false)},
+          {"collaborative, half as wide", collaborative(12, false)},
+          {"collaborative, odd width, content bias", collaborative(15, true)},
           {"mla", with_parts("mla", 1, 14)},
           {"mla, no query latent", with_parts("mla", 1, 0)},
           {"gla of 2", with_parts("gla", 2, 14)},

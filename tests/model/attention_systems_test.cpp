@@ -5,8 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <cmath>
-
+#include "model/attention_by_hand.h"
 #include "modules/attention/attention.h"
 #include "modules/kv_cache.h"
 
@@ -14,70 +13,6 @@ namespace kha::test {
 namespace {
 
 constexpr int64_t tokens = 7;
-
-at::Tensor norm(const at::Tensor& x, const at::Tensor& gain, double eps) {
-  return gain * x / at::sqrt(x.pow(2).mean(-1, true) + eps);
-}
-
-// One row a position: channel i turns with channel i + R/2.
-at::Tensor turn(const at::Tensor& x, double theta) {
-  const int64_t half = x.size(1) / 2;
-  at::Tensor y = x.clone();
-  for (int64_t p = 0; p < x.size(0); ++p) {
-    for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(p) * std::pow(theta, -double(i) / double(half));
-      const at::Tensor a = x[p][i], b = x[p][i + half];
-      y[p][i] = a * std::cos(angle) - b * std::sin(angle);
-      y[p][i + half] = b * std::cos(angle) + a * std::sin(angle);
-    }
-  }
-  return y;
-}
-
-// One head: each row sees itself and the rows before.
-at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  std::vector<at::Tensor> rows;
-  for (int64_t i = 0; i < q.size(0); ++i) {
-    const at::Tensor scores =
-        at::mv(k.narrow(0, 0, i + 1), q[i]) / std::sqrt(static_cast<double>(q.size(1)));
-    const at::Tensor weights = at::exp(scores - scores.max());
-    rows.push_back(at::mv(v.narrow(0, 0, i + 1).t(), weights / weights.sum()));
-  }
-  return at::stack(rows);
-}
-
-// Reads one layer's tensors; x is [T, d], a head is [T, width].
-struct ByHand {
-  const ModelConfig& c;
-  const Parameters& parameters;
-
-  at::Tensor weight(const std::string& name) const {
-    return parameters.at(attention_prefix(0) + name + ".weight");
-  }
-  at::Tensor project(const at::Tensor& x, const std::string& name) const {
-    const at::Tensor y = at::mm(x, weight(name).t());
-    const at::Tensor bias = parameters.find(attention_prefix(0) + name + ".bias");
-    return bias.defined() ? y + bias : y;
-  }
-  at::Tensor map(const at::Tensor& x, KnockSlot slot) const {
-    const KnockKind kind = c.knocks.at(0).at(slot);
-    const auto times = [&](const at::Tensor& y, const char* suffix) {
-      return at::mm(y, parameters.at(knock_name(0, slot, suffix)).t());
-    };
-    if (kind == KnockKind::none) return x;
-    if (kind == KnockKind::linear) return times(x, "weight");
-    const at::Tensor gate = 2 * at::sigmoid(times(x, "gate.weight"));
-    if (kind == KnockKind::gate) return x * gate;
-    return times(times(x, "up.weight") * gate, "down.weight");
-  }
-  at::Tensor out(const std::vector<at::Tensor>& heads) const {
-    return project(at::cat(heads, 1), "o_proj");
-  }
-};
-
-at::Tensor head_of(const at::Tensor& rows, int64_t head, int64_t width) {
-  return rows.narrow(1, head * width, width);
-}
 
 at::Tensor gqa_by_hand(const ByHand& m, const at::Tensor& x) {
   const int64_t width = m.c.head_dim;
@@ -96,22 +31,27 @@ at::Tensor gqa_by_hand(const ByHand& m, const at::Tensor& x) {
   return m.out(heads);
 }
 
-// Mode B: knock, then tie.
+// gta: knock, then tie. gta_value, gta_apart: keys and values are made of the plain state, each
+// through its own map; the latter without norms.
 at::Tensor gta_by_hand(const ByHand& m, const at::Tensor& x) {
   const int64_t width = m.c.head_dim, rotated = m.c.rope_head_dim, plain = width - rotated;
-  const double eps = m.c.rms_norm_eps, theta = m.c.rope_theta;
+  const bool knock_then_tie = m.c.attention == "gta", norms = m.c.attention != "gta_apart";
+  const double theta = m.c.rope_theta;
+  const auto normed = [&](const at::Tensor& part, const char* gain) {
+    return norms ? norm(part, m.weight(gain), m.c.rms_norm_eps) : part;
+  };
   const at::Tensor q = m.project(x, "q_proj"), z = m.project(x, "kv_proj");
-  const at::Tensor k_rope =
-      turn(norm(m.project(x, "k_rope_proj"), m.weight("k_rope_norm"), eps), theta);
+  const at::Tensor k_rope = turn(normed(m.project(x, "k_rope_proj"), "k_rope_norm"), theta);
   std::vector<at::Tensor> heads;
   for (int64_t h = 0; h < m.c.num_attention_heads; ++h) {
     const at::Tensor query = m.map(head_of(q, h, width), KnockSlot::q);
-    const at::Tensor state = m.map(head_of(z, h / m.c.group(), width), KnockSlot::v);
-    const at::Tensor q_plain = norm(query.narrow(1, 0, plain), m.weight("q_norm"), eps);
-    const at::Tensor q_rope =
-        turn(norm(query.narrow(1, plain, rotated), m.weight("q_rope_norm"), eps), theta);
-    const at::Tensor k_plain = norm(state.narrow(1, 0, plain), m.weight("k_norm"), eps);
-    heads.push_back(attend(at::cat({q_plain, q_rope}, 1), at::cat({k_plain, k_rope}, 1), state));
+    const at::Tensor state = head_of(z, h / m.c.group(), width);
+    const at::Tensor value = m.map(state, KnockSlot::v);
+    const at::Tensor key = (knock_then_tie ? value : state).narrow(1, 0, plain);
+    const at::Tensor q_plain = normed(query.narrow(1, 0, plain), "q_norm");
+    const at::Tensor q_rope = turn(normed(query.narrow(1, plain, rotated), "q_rope_norm"), theta);
+    const at::Tensor k_plain = normed(m.map(key, KnockSlot::k), "k_norm");
+    heads.push_back(attend(at::cat({q_plain, q_rope}, 1), at::cat({k_plain, k_rope}, 1), value));
   }
   return m.out(heads);
 }
@@ -146,7 +86,9 @@ at::Tensor latent_by_hand(const ByHand& m, const at::Tensor& x) {
 at::Tensor by_hand(const ModelConfig& c, const Parameters& parameters, const at::Tensor& x) {
   const ByHand m{c, parameters};
   if (c.attention == "gqa") return gqa_by_hand(m, x);
-  return c.attention == "gta" ? gta_by_hand(m, x) : latent_by_hand(m, x);
+  if (c.attention == "talking") return talking_by_hand(m, x);
+  if (c.attention == "collaborative") return collaborative_by_hand(m, x);
+  return c.attention.starts_with("gta") ? gta_by_hand(m, x) : latent_by_hand(m, x);
 }
 
 at::Tensor by_module(const ModelConfig& c, const Parameters& parameters, const at::Tensor& x,

@@ -9,8 +9,15 @@ SYSTEMS = {
     "gta": {"model.attention": "gta", "model.rope_head_dim": 8},
     "mla": {"model.attention": "mla", "model.latent_heads": 1, "model.query_latent": 20, **LATENT},
     "gla": {"model.attention": "gla", "model.latent_heads": 2, **LATENT},
+    "gta_value": {"model.attention": "gta_value", "model.rope_head_dim": 8},
+    "gta_apart": {"model.attention": "gta_apart", "model.rope_head_dim": 8},
+    "talking": {"model.attention": "talking"},
+    "collaborative": {"model.attention": "collaborative", "model.num_key_value_heads": 4,
+                      "model.shared_key_width": 32, "model.content_bias": True},
 }
-CASES = [("gta", "kha-mlp"), ("gta", "kha-linear-v"), ("mla", "kha-linear"), ("gla", "kha-linear")]
+CASES = [("gta", "kha-mlp"), ("gta", "kha-linear-v"), ("mla", "kha-linear"), ("gla", "kha-linear"),
+         ("gta_value", "kha-linear-v"), ("gta_apart", "kha-linear"), ("talking", "kha-linear"),
+         ("collaborative", "kha-mlp"), ("collaborative", "kha-linear-v")]
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +40,11 @@ def test_it_learns_and_keeps_its_description(runs, case):
     assert config["model_type"] == "kha" and config["kha"]["attention"] == case[0]
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(train, tmp_path):
-    changes = {**SYSTEMS["mla"], "knock.setting": "kha-linear"}
+@pytest.mark.parametrize("system, setting", [
+    ("mla", "kha-linear"), ("talking", "kha-mlp-qkv"), ("collaborative", "kha-mlp"),
+    ("gta_apart", "kha-linear")])
+def test_a_killed_run_goes_on_to_the_same_bytes(train, tmp_path, system, setting):
+    changes = {**SYSTEMS[system], "knock.setting": setting}
     train(tmp_path, **changes, run__name="whole")
     train(tmp_path, **changes, run__name="cut", check=False, env={"KHA_FAIL_POINT": "step-6"})
     train(tmp_path, **changes, run__name="cut")
@@ -62,7 +72,9 @@ def test_linear_maps_fold_away_and_the_fold_is_proved(kha, runs, case, tmp_path)
     assert before == after
 
 
-@pytest.mark.parametrize("system, elements", [("gta", 2 * 16 + 8), ("mla", 12 + 8), ("gla", 2 * 12 + 8)])
+@pytest.mark.parametrize("system, elements", [
+    ("gta", 2 * 16 + 8), ("mla", 12 + 8), ("gla", 2 * 12 + 8), ("gta_value", 2 * 16 + 8),
+    ("gta_apart", 2 * 16 + 8), ("talking", 2 * 2 * 16), ("collaborative", 32 + 4 + 4 * 16)])
 def test_inspect_says_what_the_cache_holds(kha, runs, system, elements):
     run = next(folder for case, folder in runs.items() if case[0] == system)
     text = kha("inspect", run).stdout
@@ -79,6 +91,12 @@ REFUSED = [
     ("gla", {"model.latent_heads": 3}, "a divisor of num_attention_heads"),
     ("mla", {"model.num_key_value_heads": 2}, "every head has keys and values of its own"),
     ("mla", {"model.rope_head_dim": 7}, "an even number"),
+    ("gta_value", {"knock.v": "mlp"}, "would break the tied cache"),
+    ("gta_apart", {"knock.k": "gate"}, "would break the tied cache"),
+    ("collaborative", {"knock.setting": "kha-linear"}, "no head has a part of its own"),
+    ("collaborative", {"model.num_key_value_heads": 2}, "every head has values of its own"),
+    ("collaborative", {"model.shared_key_width": 8}, "whole blocks of head_dim"),
+    ("talking", {"model.content_bias": True}, "attention `talking` has no `content_bias`"),
 ]
 
 

@@ -72,6 +72,15 @@ void add_model(std::vector<Field>& f, RunConfig& c) {
                {},
                0,
                65536});
+  f.push_back({"model.shared_key_width",
+               &m.shared_key_width,
+               refused,
+               "width of the queries and keys that all heads share (collaborative)",
+               {},
+               0,
+               most});
+  f.push_back({"model.content_bias", &m.content_bias, refused,
+               "a term of the key alone in each logit (collaborative)"});
   f.push_back(
       {"model.rms_norm_eps", &m.rms_norm_eps, refused, "epsilon of every norm", {}, 1e-12, 0.1});
   f.push_back(

@@ -25,8 +25,9 @@ double AttentionDeclaration::decode_context_flops(const ModelConfig& config) con
 }
 
 const std::vector<AttentionDeclaration>& attention_declarations() {
-  static const std::vector<AttentionDeclaration> systems{declare_gqa(), declare_gta(),
-                                                         declare_mla(), declare_gla()};
+  static const std::vector<AttentionDeclaration> systems{
+      declare_gqa(), declare_gta(), declare_gta_value(), declare_gta_apart(),
+      declare_mla(), declare_gla(), declare_talking(),   declare_collaborative()};
   return systems;
 }
 

@@ -60,7 +60,7 @@ double attention_decode_flops(const ModelConfig& c, int64_t positions) {
   const auto& system = attention_declaration(c.attention, "");
   double flops = system.decode_context_flops(c) * static_cast<double>(positions);
   for (const AttentionTensor& tensor : system.tensors(c)) {
-    flops += 2.0 * static_cast<double>(tensor.outputs * tensor.inputs);
+    flops += tensor.token_flops * static_cast<double>(tensor.outputs * tensor.inputs);
   }
   return flops;
 }

@@ -89,6 +89,7 @@ nlohmann::ordered_json kha_json(const ModelConfig& c) {
   for (const auto& [key, value] : attention_parts(c)) {
     if (value > 0) object[key] = value;
   }
+  if (c.content_bias) object["content_bias"] = true;
   object.update(knocks_json(c.knocks.all, nullptr));
   for (const auto& [layer, knocks] : c.knocks.layers) {
     object["layers"][std::to_string(layer)] = knocks_json(knocks, &c.knocks.all);

@@ -126,6 +126,8 @@ std::string read_kha(ObjectReader& outer, const json& object, ModelConfig& c) {
   in.read("latent_heads", c.latent_heads);
   in.read("query_latent", c.query_latent);
   in.read("value_head_dim", c.value_head_dim);
+  in.read("shared_key_width", c.shared_key_width);
+  in.read("content_bias", c.content_bias);
   c.knocks.all = read_knocks(in, {});
   if (const json* layers = in.find("layers")) {
     if (!layers->is_object()) in.wrong_type("layers", "an object", *layers);

@@ -21,10 +21,14 @@ struct Clue {
 std::vector<Clue> clues(const ModelConfig& c) {
   const int64_t heads = c.num_attention_heads, kv_heads = c.num_key_value_heads, width = c.head_dim;
   const ExpertConfig& e = c.experts;
+  const int64_t shared = c.shared_key_width;
+  const Clue queries =
+      shared > 0 ? Clue{"q_proj.weight", 0, "shared keys {} wide", "shared_key_width", shared, 1}
+                 : Clue{"q_proj.weight", 0, "{} query heads", "num_attention_heads", heads, width};
   return {{"q_norm.weight", 0, "heads {} wide", "head_dim", width, 1},
           {"input_layernorm.weight", 0, "a width of {}", "hidden_size", c.hidden_size, 1},
           {"embed_tokens.weight", 0, "{} token ids", "vocab_size", c.vocab_size, 1},
-          {"q_proj.weight", 0, "{} query heads", "num_attention_heads", heads, width},
+          queries,
           {"k_proj.weight", 0, "{} KV heads", "num_key_value_heads", kv_heads, width},
           {"v_proj.weight", 0, "{} KV heads", "num_key_value_heads", kv_heads, width},
           {".mlp.gate_proj.weight", 0, "a feed-forward of {}", "intermediate_size",

@@ -12,7 +12,10 @@ namespace kha {
 std::unique_ptr<Attention> make_attention(const ModelConfig& config, const Parameters& parameters,
                                           int64_t layer, KnockPlan plan) {
   static const std::map<std::string, decltype(&make_gqa)> makers{
-      {"gqa", make_gqa}, {"gta", make_gta}, {"mla", make_latent}, {"gla", make_latent}};
+      {"gqa", make_gqa},       {"talking", make_talking},
+      {"gta", make_gta},       {"gta_value", make_gta},
+      {"gta_apart", make_gta}, {"mla", make_latent},
+      {"gla", make_latent},    {"collaborative", make_collaborative}};
   // Fails for another name.
   const auto& system = attention_declaration(config.attention, "the model's attention");
   return makers.at(system.name)(config, parameters, layer, plan);

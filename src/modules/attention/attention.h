@@ -56,6 +56,11 @@ std::unique_ptr<Attention> make_gqa(const ModelConfig& config, const Parameters&
                                     int64_t layer, KnockPlan plan);
 std::unique_ptr<Attention> make_gta(const ModelConfig& config, const Parameters& parameters,
                                     int64_t layer, KnockPlan plan);
+std::unique_ptr<Attention> make_talking(const ModelConfig& config, const Parameters& parameters,
+                                        int64_t layer, KnockPlan plan);
+std::unique_ptr<Attention> make_collaborative(const ModelConfig& config,
+                                              const Parameters& parameters, int64_t layer,
+                                              KnockPlan plan);
 std::unique_ptr<Attention> make_latent(const ModelConfig& config, const Parameters& parameters,
                                        int64_t layer, KnockPlan plan);
 

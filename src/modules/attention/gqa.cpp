@@ -1,15 +1,11 @@
-// Grouped-query attention with rotary embedding, and per-head QK-norm unless the model has none;
-// MHA and MQA are its ends.
-//
-// x -> projection -> map -> [norm -> rotation on q, k] -> softmax(q k^T / sqrt(D)) v -> o_proj
+#include "modules/attention/gqa.h"
+
 #include <ATen/Functions.h>
 #include <ATen/record_function.h>
 
 #include "kha/core/attention_system.h"
 #include "kha/core/parameter_table.h"
-#include "modules/attention/attention.h"
 #include "modules/causal.h"
-#include "modules/knock.h"
 
 namespace kha {
 namespace {
@@ -26,46 +22,38 @@ at::Tensor make_norm(const ModelConfig& c, const Parameters& parameters, int64_t
   return c.qk_norm ? parameters.at(attention_prefix(layer) + name + ".weight") : at::Tensor();
 }
 
-class Gqa : public Attention {
- public:
-  Gqa(const ModelConfig& c, const Parameters& parameters, int64_t layer, KnockPlan plan)
-      : eps_(c.rms_norm_eps),
-        q_(make_projection(c, parameters, layer, KnockSlot::q, plan)),
-        k_(make_projection(c, parameters, layer, KnockSlot::k, plan)),
-        v_(make_projection(c, parameters, layer, KnockSlot::v, plan)),
-        q_norm_(make_norm(c, parameters, layer, "q_norm")),
-        k_norm_(make_norm(c, parameters, layer, "k_norm")),
-        out_(parameters.at(attention_prefix(layer) + "o_proj.weight")),
-        out_bias_(parameters.find(attention_prefix(layer) + "o_proj.bias")) {}
-
-  Projected project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const override {
-    return {.queries_BTHD = place(q_(x), q_norm_, rotary, first),
-            .entry = {place(k_(x), k_norm_, rotary, first), v_(x)}};
-  }
-
-  at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,
-                    const PackedLayout* layout) const override {
-    RECORD_USER_SCOPE("kha/attention core");
-    return causal_attention(queries, cache[0], cache[1], layout);
-  }
-
-  at::Tensor aggregate(const at::Tensor& heads) const override {
-    return output_projection(heads, out_, out_bias_);
-  }
-
- private:
-  at::Tensor place(const at::Tensor& heads, const at::Tensor& norm, const RotaryTable& rotary,
-                   int64_t first) const {
-    return norm.defined() ? rotary.norm_and_rotate(heads, norm, eps_, first)
-                          : rotary.rotate(heads, first);
-  }
-
-  double eps_;
-  KnockedProjection q_, k_, v_;
-  at::Tensor q_norm_, k_norm_, out_, out_bias_;
-};
-
 }  // namespace
+
+Gqa::Gqa(const ModelConfig& c, const Parameters& parameters, int64_t layer, KnockPlan plan)
+    : eps_(c.rms_norm_eps),
+      q_(make_projection(c, parameters, layer, KnockSlot::q, plan)),
+      k_(make_projection(c, parameters, layer, KnockSlot::k, plan)),
+      v_(make_projection(c, parameters, layer, KnockSlot::v, plan)),
+      q_norm_(make_norm(c, parameters, layer, "q_norm")),
+      k_norm_(make_norm(c, parameters, layer, "k_norm")),
+      out_(parameters.at(attention_prefix(layer) + "o_proj.weight")),
+      out_bias_(parameters.find(attention_prefix(layer) + "o_proj.bias")) {}
+
+Projected Gqa::project(const at::Tensor& x, const RotaryTable& rotary, int64_t first) const {
+  return {.queries_BTHD = place(q_(x), q_norm_, rotary, first),
+          .entry = {place(k_(x), k_norm_, rotary, first), v_(x)}};
+}
+
+at::Tensor Gqa::attend(const at::Tensor& queries, const CacheEntry& cache,
+                       const PackedLayout* layout) const {
+  RECORD_USER_SCOPE("kha/attention core");
+  return causal_attention(queries, cache[0], cache[1], layout);
+}
+
+at::Tensor Gqa::place(const at::Tensor& heads, const at::Tensor& norm, const RotaryTable& rotary,
+                      int64_t first) const {
+  return norm.defined() ? rotary.norm_and_rotate(heads, norm, eps_, first)
+                        : rotary.rotate(heads, first);
+}
+
+at::Tensor Gqa::aggregate(const at::Tensor& heads) const {
+  return output_projection(heads, out_, out_bias_);
+}
 
 std::unique_ptr<Attention> make_gqa(const ModelConfig& config, const Parameters& parameters,
                                     int64_t layer, KnockPlan plan) {

@@ -8,8 +8,12 @@ namespace kha {
 
 AttentionDeclaration declare_gqa();
 AttentionDeclaration declare_gta();
+AttentionDeclaration declare_gta_value();
+AttentionDeclaration declare_gta_apart();
 AttentionDeclaration declare_mla();
 AttentionDeclaration declare_gla();
+AttentionDeclaration declare_talking();
+AttentionDeclaration declare_collaborative();
 
 inline const std::vector<KnockKind> every_kind{KnockKind::none, KnockKind::linear, KnockKind::mlp,
                                                KnockKind::gate};
