@@ -58,7 +58,7 @@ int run(Arguments arguments) {
                                       {"bytes", e.bytes},
                                       {"documents", e.documents.size()},
                                       {"context", arguments.context},
-                                      {"ran", what_ran(arithmetic)}};
+                                      {"ran", what_ran(arithmetic, model.config)}};
     fmt::print("{}\n", json.dump(2));
     return 0;
   }

@@ -10,7 +10,8 @@
 namespace kha {
 
 RotaryTable::RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
-                         at::Device device, const RotaryScaling& scaling) {
+                         at::Device device, const RotaryScaling& scaling, bool interleaved)
+    : interleaved_(interleaved) {
   // Angles never in a narrow type: integers above 256 alias in bfloat16.
   const auto angle_type = dtype == at::kDouble ? at::kDouble : at::kFloat;
   const auto options = at::TensorOptions().dtype(angle_type);
@@ -19,7 +20,8 @@ RotaryTable::RotaryTable(int64_t positions, int64_t head_dim, double theta, at::
   const std::vector<double> stretch = frequency_multipliers(scaling, theta, head_dim);
   if (!stretch.empty()) frequency = frequency * at::tensor(stretch, options);
   const at::Tensor angle = at::outer(at::arange(positions, options), frequency);
-  const at::Tensor both = at::cat({angle, angle}, -1);
+  const at::Tensor both =
+      interleaved ? at::repeat_interleave(angle, 2, -1) : at::cat({angle, angle}, -1);
   const double amplitude = rotary_amplitude(scaling);
   cos_SD_ = (both.cos() * amplitude).to(device, dtype);
   sin_SD_ = (both.sin() * amplitude).to(device, dtype);
@@ -36,6 +38,7 @@ RotaryTable RotaryTable::placed(const PackedLayout& layout) const {
 
 at::Tensor RotaryTable::norm_and_rotate(const at::Tensor& x, const at::Tensor& weight, double eps,
                                         int64_t first) const {
+  if (interleaved_) return rotate(ops::rms_norm(x, weight, eps), first);
   if (one_a_token_) {
     // One row of B T tokens.
     return ops::norm_rope(x.flatten(0, 1).unsqueeze(0), weight, eps, cos_SD_, sin_SD_)
@@ -47,16 +50,23 @@ at::Tensor RotaryTable::norm_and_rotate(const at::Tensor& x, const at::Tensor& w
                         sin_SD_.narrow(0, first, length));
 }
 
+at::Tensor RotaryTable::partners(const at::Tensor& x) const {
+  if (interleaved_) {
+    const at::Tensor pairs = x.unflatten(-1, {x.size(-1) / 2, 2});
+    return at::stack({-pairs.select(-1, 1), pairs.select(-1, 0)}, -1).view(x.sizes());
+  }
+  const int64_t half = x.size(-1) / 2;
+  return at::cat({-x.narrow(-1, half, half), x.narrow(-1, 0, half)}, -1);
+}
+
 at::Tensor RotaryTable::rotate(const at::Tensor& x, int64_t first) const {
   assert(one_a_token_ || first + x.size(1) <= positions());
   const at::Tensor tokens = one_a_token_ ? x.flatten(0, 1) : x;
-  const int64_t half = x.size(-1) / 2;
-  const at::Tensor low = tokens.narrow(-1, 0, half), high = tokens.narrow(-1, half, half);
   // [.., 1, R]: one line for all heads.
   const auto lines = [&](const at::Tensor& table) {
     return (one_a_token_ ? table : table.narrow(0, first, x.size(1))).unsqueeze(1);
   };
-  const at::Tensor turned = tokens * lines(cos_SD_) + at::cat({-high, low}, -1) * lines(sin_SD_);
+  const at::Tensor turned = tokens * lines(cos_SD_) + partners(tokens) * lines(sin_SD_);
   return turned.view(x.sizes());
 }
 

@@ -1,4 +1,5 @@
-// Rotary position embedding, half-split layout: channel i pairs with i + D/2.
+// Rotary position embedding. half_split: channel i pairs with i + D/2; interleaved: channel 2i with
+// 2i + 1.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,11 +12,13 @@
 namespace kha {
 
 // cos and sin of p * theta^(-2i/D), the frequencies stretched as `scaling` says, angles in float32
-// (float64 for a float64 model), repeated for both halves and rounded to the model's dtype once.
+// (float64 for a float64 model), repeated for both channels of a pair and rounded to the model's
+// dtype once. The operator norm_rope is half-split; the interleaved layout is composed of rms_norm
+// and torch's own products.
 class RotaryTable {
  public:
   RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
-              at::Device device, const RotaryScaling& scaling = {});
+              at::Device device, const RotaryScaling& scaling = {}, bool interleaved = false);
 
   // RMSNorm over D, then the rotation: x [B, T, heads, D] at positions first .. first + T - 1,
   // weight [D]; x's shape back.
@@ -30,7 +33,11 @@ class RotaryTable {
   int64_t positions() const { return cos_SD_.size(0); }
 
  private:
+  // Of [.., D], what the sines multiply: each channel's partner, its sign turned for the first.
+  at::Tensor partners(const at::Tensor& x) const;
+
   bool one_a_token_ = false;  // [B T, width] instead of [S, width]
+  bool interleaved_ = false;
   at::Tensor cos_SD_, sin_SD_;
 };
 

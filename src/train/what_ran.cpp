@@ -66,6 +66,12 @@ WhatRan what_ran(const Arithmetic& arithmetic) {
           {"knock", knock_implementation(arithmetic)}};
 }
 
+WhatRan what_ran(const Arithmetic& arithmetic, const ModelConfig& model) {
+  WhatRan ran = what_ran(arithmetic);
+  if (model.rotary_layout == "interleaved") ran["rotary"] = "interleaved: aten, no norm_rope";
+  return ran;
+}
+
 std::vector<std::string> differences(const WhatRan& before, const WhatRan& after) {
   std::vector<std::string> changes;
   for (const auto& [key, value] : after) {

@@ -18,6 +18,9 @@ using WhatRan = std::map<std::string, std::string>;
 Arithmetic resolve_arithmetic(const RunConfig& config, std::vector<std::string>& warnings);
 
 WhatRan what_ran(const Arithmetic& arithmetic);
+// The same, and what this model leaves to a composition: an interleaved rotary embedding has no
+// operator of its own.
+WhatRan what_ran(const Arithmetic& arithmetic, const ModelConfig& model);
 
 // "threads: 2 -> 4" for each difference.
 std::vector<std::string> differences(const WhatRan& before, const WhatRan& after);

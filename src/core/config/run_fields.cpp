@@ -85,6 +85,11 @@ void add_model(std::vector<Field>& f, RunConfig& c) {
       {"model.rms_norm_eps", &m.rms_norm_eps, refused, "epsilon of every norm", {}, 1e-12, 0.1});
   f.push_back(
       {"model.rope_theta", &m.rope_theta, refused, "base of the rotary embedding", {}, 1.0, large});
+  f.push_back({"model.rotary_layout",
+               &m.rotary_layout,
+               refused,
+               "pairs of rotated channels: i with i + w/2, or 2i with 2i + 1",
+               {"half_split", "interleaved"}});
   f.push_back({"model.tie_word_embeddings", &m.tie_word_embeddings, refused,
                "one matrix for input and output"});
   f.push_back({"model.attention_bias", &m.attention_bias, refused, "biases on q, k, v, o"});

@@ -90,6 +90,7 @@ nlohmann::ordered_json kha_json(const ModelConfig& c) {
     if (value > 0) object[key] = value;
   }
   if (c.content_bias) object["content_bias"] = true;
+  if (c.rotary_layout != "half_split") object["rotary_layout"] = c.rotary_layout;
   object.update(knocks_json(c.knocks.all, nullptr));
   for (const auto& [layer, knocks] : c.knocks.layers) {
     object["layers"][std::to_string(layer)] = knocks_json(knocks, &c.knocks.all);
@@ -125,6 +126,9 @@ void validate(const ModelConfig& c, const std::string& where) {
           fmt::format("{}", c.rms_norm_eps), "a number between 0 and 1");
   require(c.rope_theta > 1 && c.rope_theta < 1e15, where, "rope_theta",
           fmt::format("{}", c.rope_theta), "a number above 1");
+  require(c.rotary_layout == "half_split" || c.rotary_layout == "interleaved", where,
+          "rotary_layout", c.rotary_layout,
+          "half_split (channel i pairs with i + w/2) or interleaved (channel 2i with 2i + 1)");
   require(c.initializer_range > 0 && c.initializer_range < 10, where, "initializer_range",
           fmt::format("{}", c.initializer_range), "a number between 0 and 10");
   for (const auto& [layer, knocks] : c.knocks.layers) {

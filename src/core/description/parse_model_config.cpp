@@ -25,6 +25,7 @@ bool is_plain_type(const std::string& type) {
 std::string what_is_own(const ModelConfig& c) {
   std::string text = c.knocks.any(c.num_hidden_layers) ? "with maps" : "without maps";
   if (c.attention != "gqa") text += " and attention " + c.attention;
+  if (c.rotary_layout != "half_split") text += " and rotary layout " + c.rotary_layout;
   if (!c.experts.plain()) {
     text += fmt::format(" and a {} router with {} shared experts and scaling {}", c.experts.router,
                         c.experts.shared, c.experts.scaling);
@@ -128,6 +129,7 @@ std::string read_kha(ObjectReader& outer, const json& object, ModelConfig& c) {
   in.read("value_head_dim", c.value_head_dim);
   in.read("shared_key_width", c.shared_key_width);
   in.read("content_bias", c.content_bias);
+  in.read("rotary_layout", c.rotary_layout);
   c.knocks.all = read_knocks(in, {});
   if (const json* layers = in.find("layers")) {
     if (!layers->is_object()) in.wrong_type("layers", "an object", *layers);
