@@ -10,6 +10,7 @@
 #include "kha/core/counts.h"
 #include "kha/core/map_report.h"
 #include "kha/core/model_folder.h"
+#include "kha/core/model_warnings.h"
 #include "kha/core/parameter_table.h"
 
 namespace kha::cli {
@@ -119,8 +120,9 @@ void print_summary(const Summary& s) {
   print_line("heads",
              fmt::format("{} query, {} KV, {} wide{}", c.num_attention_heads, c.num_key_value_heads,
                          c.head_dim, c.attention_bias ? ", with biases" : ""));
-  print_line("context", fmt::format("{} tokens, rotary base {:g}",
-                                    grouped(c.max_position_embeddings), c.rope_theta));
+  print_line("context",
+             fmt::format("{} tokens, rotary base {:g}, {}", grouped(c.max_position_embeddings),
+                         c.rope_theta, c.rotary_layout));
   print_line("parameters", fmt::format("{}, of which {} embed", grouped(s.parameters.total),
                                        grouped(s.parameters.embedding)));
   print_experts(s);
@@ -184,7 +186,8 @@ int run(const Options& options) {
   const auto folder = resolve_model_folder(options.model);
   const ModelConfig config = read_model_config(folder);
   const ModelFiles files = ModelFiles::open(folder);
-  const TensorCheck check = check_tensors(files, config);
+  TensorCheck check = check_tensors(files, config);
+  for (auto& warning : model_warnings(config)) check.warnings.push_back(std::move(warning));
   const Summary summary = summarise(folder, config, files);
   const auto maps = map_report(files, config);
   for (const auto& warning : check.warnings) fmt::print(stderr, "warning: {}\n", warning);

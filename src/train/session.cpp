@@ -11,6 +11,7 @@
 #include "kha/core/error.h"
 #include "kha/core/model_folder.h"
 #include "kha/core/model_tokenizer.h"
+#include "kha/core/model_warnings.h"
 #include "memory/caching_allocator.h"
 #include "model/initialise.h"
 #include "model/model_io.h"
@@ -157,7 +158,7 @@ std::shared_ptr<const RunCorpus> open_corpus(RunConfig& config, Progress& progre
 Session start_session(RunConfig config, std::shared_ptr<const RunCorpus> corpus,
                       Progress& progress) {
   choose_allocator(config.train.allocator);
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = model_warnings(config.model);
   const Arithmetic arithmetic = resolve_arithmetic(config, warnings);
   for (const auto& warning : warnings) progress.line("warning: " + warning);
   const KnockStart start = parse_knock_start(config.knock.start, "knock.start");
@@ -176,7 +177,7 @@ Session start_session(RunConfig config, std::shared_ptr<const RunCorpus> corpus,
   }
   Session session{std::move(config),     std::move(corpus),    arithmetic, std::move(table),
                   std::move(parameters), std::move(optimizer), {}};
-  session.state.ran = what_ran(arithmetic);
+  session.state.ran = what_ran(arithmetic, session.config.model);
   session.state.data = session.batch_plan().position(0);
   if (!from.empty() && session.config.init.optimizer) inherit_optimizer(from, session, progress);
   return session;

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "core/inspect/shape_in_words.h"
+#include "kha/core/attention_system.h"
 #include "kha/core/error.h"
 #include "kha/core/nearest_name.h"
 #include "kha/core/parameter_table.h"
@@ -139,7 +140,31 @@ class Checker {
     if (!others.empty()) fail_shapes(others);
   }
 
+  // A map is a square of its slot's head width, and follows no size of its own.
+  void check_maps(const std::vector<OtherShape>& others) const {
+    const auto& system = attention_declaration(config_.attention, "");
+    for (const OtherShape& other : others) {
+      if (other.expected.role != Role::knock) return;  // the heads differ, not the maps alone
+    }
+    const OtherShape& shown = others.front();
+    const std::string& name = shown.expected.name;
+    for (const KnockPlace& place : system.places) {
+      if (name.find(".knock_" + to_string(place.slot) + ".") == std::string::npos) continue;
+      const bool values = config_.value_width() != config_.head_dim && place.values;
+      fail({.what = fmt::format("{} does not fit the heads that it maps", name),
+            .where = files_.file_of(name).string(),
+            .expected =
+                fmt::format("{}: the map of {} is a square of {} {}",
+                            shape_text(shown.expected.shape), to_string(place.slot),
+                            values ? "value_head_dim" : "head_dim", place.rows(config_).width),
+            .found = shape_text(shown.found),
+            .cause = "maps on q and k are as wide as keys, a map on v is as wide as values",
+            .next = "use the maps that were saved with these weights"});
+    }
+  }
+
   [[noreturn]] void fail_shapes(const std::vector<OtherShape>& others) const {
+    check_maps(others);
     const auto size = size_in_words(others, config_);
     const OtherShape& shown = size ? size->tensor : others.front();
     const std::string& name = shown.expected.name;

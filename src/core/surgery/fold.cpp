@@ -109,8 +109,8 @@ FoldReport fold_model(const fs::path& in, const fs::path& out, const FoldOptions
   if (!config.knocks.any(config.num_hidden_layers)) {
     fail({.what = "nothing to fold: " + in.string() + " has no maps",
           .where = (in / "config.json").string(),
-          .found = config.plain() ? "model_type " + config.experts.base_type() + ", a plain model"
-                                  : "model_type kha without maps",
+          .found = config.plain() ? "model_type " + config.base_type() + ", a plain model"
+                                  : "attention " + config.attention + " without maps",
           .cause = "it was folded already, or trained without maps",
           .next = "nothing was written; use the model as it is"});
   }
