@@ -1,11 +1,14 @@
 #include "model/decoder.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
+#include <fmt/format.h>
 
-#include <cassert>
-
+#include "kha/core/error.h"
 #include "kha/ops/layers.h"
+#include "modules/cache_fit.h"
 
 namespace kha {
 namespace {
@@ -18,12 +21,60 @@ std::vector<at::Tensor> with_prefix(const Parameters& parameters, const std::str
   return found;
 }
 
+[[noreturn]] void fail_call(const std::string& what, const std::string& expected,
+                            const std::string& found, const std::string& next) {
+  fail({.what = what,
+        .where = "a pass of the decoder",
+        .expected = expected,
+        .found = found,
+        .next = next});
+}
+
+void check_layout(const PackedLayout& layout, int64_t batch, int64_t length, const KvCache* cache) {
+  const int64_t cached = cache ? cache->length() : 0;
+  int64_t tokens = 0;
+  for (const int64_t each : layout.lengths) tokens += each;
+  // What comes later would see the documents as one text.
+  if (!layout.lengths.empty() && cache) {
+    fail_call(
+        "documents cannot be read into a cache", "one text a row",
+        fmt::format("{} documents and a cache of {} positions", layout.lengths.size(), cached),
+        "give the rows without a cache, or each document a row of its own");
+  }
+  if (!layout.lengths.empty() && tokens != batch * length) {
+    fail_call("the documents do not fill the batch", fmt::format("{} tokens", batch * length),
+              fmt::format("{} tokens", tokens),
+              "name the length of every document's part of a row");
+  }
+  const at::Tensor& text = layout.text_BS;
+  if (text.defined() && text.sizes() != at::IntArrayRef{batch, cached + length}) {
+    fail_call(
+        "the padding is not that of the batch",
+        fmt::format("text_BS [{}, {}]: cached positions and new ones", batch, cached + length),
+        fmt::format("{} numbers", text.numel()), "say of every position whether it is text");
+  }
+}
+
+// On the CPU alone: elsewhere looking at them would wait for the device.
+void check_positions(const at::Tensor& positions, int64_t tokens, int64_t room) {
+  if (positions.numel() != tokens) {
+    fail_call("the positions are not those of the batch", fmt::format("{} positions", tokens),
+              fmt::format("{}", positions.numel()), "give one for every token");
+  }
+  if (!positions.device().is_cpu() || tokens == 0) return;
+  const auto least = positions.min().item<int64_t>(), most = positions.max().item<int64_t>();
+  if (least >= 0 && most < room) return;
+  fail_call("a position lies outside the decoder's room", fmt::format("0 to {}", room - 1),
+            fmt::format("{} to {}", least, most), "make the decoder with more positions");
+}
+
 }  // namespace
 
 Decoder::Decoder(const ModelConfig& config, const Parameters& parameters, KnockPlan plan,
                  int64_t positions, Recompute recompute)
     : recompute_(recompute),
       eps_(config.rms_norm_eps),
+      config_(config),
       embedding_(parameters.at("model.embed_tokens.weight")),
       final_norm_(parameters.at("model.norm.weight")),
       head_(config.tie_word_embeddings ? embedding_ : parameters.at("lm_head.weight")),
@@ -40,9 +91,35 @@ Decoder::Decoder(const ModelConfig& config, const Parameters& parameters, KnockP
   }
 }
 
+namespace {
+
+// What is kept of padding is zero, so that not even a value that is no number reaches a sum.
+void hide_padding(CacheEntry& entry, const at::Tensor& text) {
+  for (at::Tensor& tensor : entry) {
+    const int64_t length = tensor.size(1);
+    const at::Tensor padding = text.narrow(1, text.size(1) - length, length).logical_not();
+    tensor = tensor.masked_fill(padding.unsqueeze(2).unsqueeze(3), 0);
+  }
+}
+
+// A cache is written in place, over values that a backward pass would still need.
+void refuse_gradient(const CacheEntry& entry) {
+  if (!at::GradMode::is_enabled()) return;
+  for (const at::Tensor& tensor : entry) {
+    if (!tensor.requires_grad()) continue;
+    fail_call("gradients cannot be taken through a cache", "a pass without gradients",
+              "parameters that require a gradient",
+              "hold an at::NoGradGuard while decoding, or give the whole text without a cache");
+  }
+}
+
+}  // namespace
+
 at::Tensor Decoder::Layer::attend(const at::Tensor& x, const RotaryTable& rotary, KvCache* cache,
                                   const PackedLayout* layout) const {
   Projected projected = attention->project(x, rotary, cache ? cache->length() : 0);
+  if (layout && layout->text_BS.defined()) hide_padding(projected.entry, layout->text_BS);
+  if (cache) refuse_gradient(projected.entry);
   const CacheEntry all = cache ? cache->append(index, projected.entry) : projected.entry;
   return attention->aggregate(attention->attend(projected.queries_BTHD, all, layout));
 }
@@ -60,14 +137,37 @@ at::Tensor Decoder::embed(const at::Tensor& ids) const {
   return at::embedding(embedding_, ids);
 }
 
+std::shared_ptr<const PackedLayout> Decoder::resolve(
+    const at::Tensor& ids, const KvCache* cache, std::shared_ptr<const PackedLayout> layout) const {
+  const int64_t length = ids.size(1), cached = cache ? cache->length() : 0;
+  if (layout) check_layout(*layout, ids.size(0), length, cache);
+  if (layout && layout->text_BS.defined() && !layout->positions_N.defined()) {
+    auto placed = std::make_shared<PackedLayout>(*layout);
+    placed->positions_N = text_positions(layout->text_BS, length);
+    layout = placed;
+  }
+  if (layout && layout->positions_N.defined()) {
+    check_positions(layout->positions_N, ids.numel(), rotary_.positions());
+  } else if (cached + length > rotary_.positions()) {
+    fail_call("the text is longer than the decoder's room",
+              fmt::format("at most {} positions", rotary_.positions()),
+              fmt::format("{}", cached + length), "make the decoder with more positions");
+  }
+  return layout;
+}
+
 at::Tensor Decoder::hidden(const at::Tensor& ids, KvCache* cache,
-                           const std::shared_ptr<const PackedLayout>& layout) const {
+                           const std::shared_ptr<const PackedLayout>& given) const {
   // Parts of a profile; what no inner part claims is norms, rotation and residual sums.
   RECORD_USER_SCOPE("kha/norms, rotation, residuals");
-  assert((!cache || recompute_ == Recompute::none) && "a cached position is not computed again");
-  assert((!cache || !layout) && "cached positions are one text");
+  if (cache && recompute_ != Recompute::none) {
+    fail_call("a decoder that recomputes its layers has no use for a cache", "recompute none",
+              "recompute layer", "make the decoder without recomputation");
+  }
+  const auto layout = resolve(ids, cache, given);
   const RotaryTable rotary = layout ? rotary_.placed(*layout) : rotary_;
   at::Tensor x = embed(ids);
+  if (cache) require_fit(*cache, config_, x);
   for (const auto& layer : layers_) {
     if (recompute_ == Recompute::none) {
       x = (*layer)(x, rotary, cache, layout.get());

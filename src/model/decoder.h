@@ -24,8 +24,12 @@ class Decoder {
           int64_t positions, Recompute recompute = Recompute::none);
 
   // ids: [B, T] int64 -> hidden states [B, T, d] after the final norm. With a cache the ids stand
-  // behind the cached positions and are appended to it; layers that recompute take none, nor do
-  // rows with a layout.
+  // behind the cached positions and are appended to it; layers that recompute take none. A layout
+  // that names padding without positions counts each row's text (text_positions); in a batch with
+  // a cache it speaks of the cached positions too. A padding position is seen by nobody, its own
+  // attention is zero, and what the cache keeps of it is zero.
+  // Errors, each before a number is computed: what does not fit this decoder, its room or the
+  // cache; documents with a cache; gradients through a cache.
   at::Tensor hidden(const at::Tensor& ids_BT, KvCache* cache = nullptr,
                     const std::shared_ptr<const PackedLayout>& layout = nullptr) const;
   // hidden [..., d] -> logits [..., vocabulary]
@@ -49,9 +53,13 @@ class Decoder {
   };
 
   at::Tensor embed(const at::Tensor& ids_BT) const;
+  // The layout with the positions that it leaves open; null where there is none.
+  std::shared_ptr<const PackedLayout> resolve(const at::Tensor& ids_BT, const KvCache* cache,
+                                              std::shared_ptr<const PackedLayout> layout) const;
 
   Recompute recompute_;
   double eps_;
+  ModelConfig config_;
   at::Tensor embedding_, final_norm_, head_;
   RotaryTable rotary_;
   std::vector<std::shared_ptr<const Layer>> layers_;

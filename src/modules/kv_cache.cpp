@@ -10,7 +10,7 @@ namespace kha {
 
 KvCache::KvCache(const ModelConfig& config, int64_t batch, int64_t capacity, at::ScalarType dtype,
                  at::Device device)
-    : capacity_(capacity) {
+    : capacity_(capacity), config_(config), batch_(batch), dtype_(dtype), device_(device) {
   const auto options = at::TensorOptions().dtype(dtype).device(device);
   const auto& system = attention_declaration(config.attention, "the model's attention");
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {

@@ -22,10 +22,20 @@ class KvCache {
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }
 
+  // For what it was made: cache_fit.h compares.
+  const ModelConfig& config() const { return config_; }
+  int64_t batch() const { return batch_; }
+  at::ScalarType dtype() const { return dtype_; }
+  at::Device device() const { return device_; }
+
  private:
   std::vector<CacheEntry> layers_;
   int64_t length_ = 0;
   int64_t capacity_;
+  ModelConfig config_;
+  int64_t batch_;
+  at::ScalarType dtype_;
+  at::Device device_;
 };
 
 }  // namespace kha

@@ -18,4 +18,8 @@ struct PackedLayout {
   at::Tensor text_BS;
 };
 
+// Positions [B T] of the last T places of a padded batch: each row counts its text, so that the
+// first token of a left-padded row stands at position 0. Those of padding mean nothing.
+at::Tensor text_positions(const at::Tensor& text_BS, int64_t queries);
+
 }  // namespace kha

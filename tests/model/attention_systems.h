@@ -50,6 +50,12 @@ inline std::vector<SystemCase> bare_systems() {
   biased_value.attention = "gta_value";
   ModelConfig biased_apart = biased;
   biased_apart.attention = "gta_apart";
+  // Values narrower and wider than the plain part of a key; DeepSeek's biases.
+  ModelConfig narrow = with_parts("mla", 1, 14), wide = with_parts("gla", 2, 0);
+  narrow.value_head_dim = 4;
+  narrow.attention_bias = true;
+  wide.value_head_dim = 12;
+  wide.attention_bias = true;
   return {{"gqa", tiny_config()},
           {"gta", with_parts("gta", 0, 0)},
           {"gta, one state", one_state},
@@ -65,7 +71,9 @@ inline std::vector<SystemCase> bare_systems() {
           {"mla", with_parts("mla", 1, 14)},
           {"mla, no query latent", with_parts("mla", 1, 0)},
           {"gla of 2", with_parts("gla", 2, 14)},
-          {"gla of 4", with_parts("gla", 4, 0)}};
+          {"gla of 4", with_parts("gla", 4, 0)},
+          {"mla, narrow values, biases", narrow},
+          {"gla, wide values, biases", wide}};
 }
 
 // Every combination of legal kinds on q, k and v.

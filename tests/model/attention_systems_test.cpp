@@ -58,7 +58,7 @@ at::Tensor gta_by_hand(const ByHand& m, const at::Tensor& x) {
 
 at::Tensor latent_by_hand(const ByHand& m, const at::Tensor& x) {
   const int64_t width = m.c.head_dim, rotated = m.c.rope_head_dim, latent = m.c.kv_latent,
-                group = m.c.num_attention_heads / m.c.latent_heads;
+                value = m.c.value_width(), group = m.c.num_attention_heads / m.c.latent_heads;
   const double eps = m.c.rms_norm_eps, theta = m.c.rope_theta;
   const at::Tensor q = m.c.query_latent > 0
                            ? at::mm(norm(m.project(x, "q_a_proj"), m.weight("q_a_layernorm"), eps),
@@ -71,9 +71,9 @@ at::Tensor latent_by_hand(const ByHand& m, const at::Tensor& x) {
     const int64_t j = h / group;
     const at::Tensor c =
         norm(head_of(kv, j, latent), m.weight("kv_a_layernorm").narrow(0, j * latent, latent), eps);
-    const at::Tensor up = m.weight("kv_b_proj").narrow(0, h * 2 * width, 2 * width);
+    const at::Tensor up = m.weight("kv_b_proj").narrow(0, h * (width + value), width + value);
     const at::Tensor k = m.map(at::mm(c, up.narrow(0, 0, width).t()), KnockSlot::k);
-    const at::Tensor v = m.map(at::mm(c, up.narrow(0, width, width).t()), KnockSlot::v);
+    const at::Tensor v = m.map(at::mm(c, up.narrow(0, width, value).t()), KnockSlot::v);
     const at::Tensor mine = head_of(q, h, width + rotated);
     const at::Tensor query = at::cat({m.map(mine.narrow(1, 0, width), KnockSlot::q),
                                       turn(mine.narrow(1, width, rotated), theta)},

@@ -48,7 +48,8 @@ class Collaborative : public Attention {
     RECORD_USER_SCOPE("kha/attention core");
     std::vector<at::Tensor> tensors{queries};
     tensors.insert(tensors.end(), cache.begin(), cache.end());
-    return attend_texts(tensors, layout, [&](const auto& text) { return attend_text(text); });
+    return attend_texts(tensors, layout,
+                        [&](const auto& text, const auto* own) { return attend_text(text, own); });
   }
 
   at::Tensor aggregate(const at::Tensor& heads) const override {
@@ -71,10 +72,11 @@ class Collaborative : public Attention {
   }
 
   // Queries, shared keys, key biases where there are any, values.
-  at::Tensor attend_text(const std::vector<at::Tensor>& text) const {
+  at::Tensor attend_text(const std::vector<at::Tensor>& text, const PackedLayout* layout) const {
     at::Tensor scores = scores_by_key_head(text[0] * scale_, text[1]);
     if (content_bias_.defined()) scores = scores + text[2].permute({0, 3, 2, 1}) * scale_;
-    return sums_by_key_head(causal_softmax(scores).to(text.back().scalar_type()), text.back());
+    return sums_by_key_head(causal_softmax(scores, layout).to(text.back().scalar_type()),
+                            text.back());
   }
 
   int64_t block_;  // D

@@ -10,7 +10,6 @@
 #include <ATen/record_function.h>
 
 #include <cmath>
-#include <limits>
 
 #include "kha/core/attention_system.h"
 #include "kha/core/parameter_table.h"
@@ -68,7 +67,8 @@ class Latent : public Attention {
   at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,
                     const PackedLayout* layout) const override {
     RECORD_USER_SCOPE("kha/attention core");
-    if (absorbs(queries.size(1), cache[0].size(1))) return attend_absorbed(queries, cache);
+    if (queries.numel() > 0 && absorbs(queries.size(1), cache[0].size(1)))
+      return attend_absorbed(queries, cache, layout);
     return attend_formed(queries, cache, layout);
   }
 
@@ -151,7 +151,8 @@ class Latent : public Attention {
 
   // Queries [B, T, H, D + d_R] over latents [B, S, h_c, d_c]. The scale stays that of the head's
   // width: 1 / sqrt(D + d_R).
-  at::Tensor attend_absorbed(const at::Tensor& queries, const CacheEntry& cache) const {
+  at::Tensor attend_absorbed(const at::Tensor& queries, const CacheEntry& cache,
+                             const PackedLayout* layout) const {
     const int64_t batch = queries.size(0), length = queries.size(1), width = config_.head_dim,
                   heads = config_.num_attention_heads;
     const at::Tensor kv_b = kv_b_.view({heads, kv_width(), config_.kv_latent});
@@ -164,27 +165,20 @@ class Latent : public Attention {
     const at::Tensor rotated = cache[1].transpose(1, 2);  // [B, 1, S, d_R]
     const at::Tensor scores =
         at::matmul(q, latents.transpose(2, 3)) + at::matmul(turned, rotated.transpose(2, 3));
-    const at::Tensor weights = causal_weights(scores, length).to(latents.scalar_type());
+    const at::Tensor weights = weights_of(scores, length, layout).to(latents.scalar_type());
     const at::Tensor sums = to_heads(at::matmul(weights, latents));  // [H, B T, d_c]
     const int64_t value = config_.value_width();
     const at::Tensor values = at::bmm(sums, kv_b.narrow(1, width, value).transpose(1, 2));
     return v_map_(values.view({heads, batch, length, value}).permute({1, 2, 0, 3}));
   }
 
-  // Softmax over the S positions of scores [B, h_c, g T, S], T the last of them, in float32
-  // (float64 for float64).
-  at::Tensor causal_weights(const at::Tensor& scores, int64_t length) const {
-    const int64_t positions = scores.size(3);
-    const auto wide = scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    at::Tensor scaled = scores.to(wide) / std::sqrt(config_.head_dim + config_.rope_head_dim);
-    if (length > 1) {
-      const auto options = at::TensorOptions().dtype(at::kBool).device(scores.device());
-      const at::Tensor later = at::ones({length, positions}, options).triu(positions - length + 1);
-      scaled = scaled.view({scores.size(0), scores.size(1), group(), length, positions})
-                   .masked_fill(later, -std::numeric_limits<double>::infinity())
-                   .view(scores.sizes());
-    }
-    return at::softmax(scaled, -1);
+  // Softmax over the S positions of scores [B, h_c, g T, S] (h_c g are the heads), T the last.
+  at::Tensor weights_of(const at::Tensor& scores, int64_t length,
+                        const PackedLayout* layout) const {
+    const at::Tensor by_head =
+        scores.view({scores.size(0), config_.num_attention_heads, length, scores.size(3)});
+    const double scale = 1 / std::sqrt(config_.head_dim + config_.rope_head_dim);
+    return causal_softmax(by_head, layout, scale).view(scores.sizes());
   }
 
   ModelConfig config_;

@@ -31,16 +31,16 @@ class Talking : public Gqa {
                     const PackedLayout* layout) const override {
     RECORD_USER_SCOPE("kha/attention core");
     return attend_texts({queries, cache[0], cache[1]}, layout,
-                        [&](const auto& x) { return attend_text(x[0], x[1], x[2]); });
+                        [&](const auto& x, const auto* own) { return attend_text(x, own); });
   }
 
  private:
   // The mask comes behind the first mixing: before it, minus infinity times zero would be NaN.
-  at::Tensor attend_text(const at::Tensor& queries, const at::Tensor& keys,
-                         const at::Tensor& values) const {
+  at::Tensor attend_text(const std::vector<at::Tensor>& text, const PackedLayout* layout) const {
+    const at::Tensor &queries = text[0], &keys = text[1], &values = text[2];
     const double scale = 1.0 / std::sqrt(static_cast<double>(queries.size(3)));
     const at::Tensor logits = mix_heads(scores_by_key_head(queries * scale, keys), logit_mix_);
-    const at::Tensor weights = causal_softmax(logits).to(values.scalar_type());
+    const at::Tensor weights = causal_softmax(logits, layout).to(values.scalar_type());
     return sums_by_key_head(mix_heads(weights, weight_mix_), values);
   }
 
