@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/open_model.h"
@@ -15,13 +16,14 @@
 #include "kha/core/mapped_file.h"
 #include "kha/core/model_folder.h"
 #include "model/generate/generate.h"
+#include "model/generate/generate_batch.h"
 #include "train/what_ran.h"
 
 namespace kha::cli {
 namespace {
 
 struct Arguments {
-  std::string model, prompt, prompt_file, device = "cpu";
+  std::string model, prompt, prompt_file, prompts, device = "cpu";
   int64_t max_tokens = 200;
   SamplingOptions sampling;
   std::optional<uint64_t> seed;
@@ -96,7 +98,67 @@ void print_summary(const Outcome& o, const Arguments& a) {
       a.no_cache ? "no cache" : "KV cache");
 }
 
+// One prompt a line; an empty line is an empty prompt.
+std::vector<std::string> read_lines(const std::filesystem::path& path) {
+  std::istringstream text(read_text(path));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    lines.push_back(line);
+  }
+  if (!lines.empty()) return lines;
+  fail({.what = "there is no prompt in this file",
+        .where = path.string(),
+        .expected = "one prompt a line",
+        .found = "an empty file"});
+}
+
+void print_batch(const std::vector<std::string>& prompts,
+                 const std::vector<GenerateResult>& results, double seconds, const Arguments& a,
+                 const WhatRan& ran, uint64_t seed) {
+  nlohmann::ordered_json texts = nlohmann::ordered_json::array();
+  size_t tokens = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const GenerateResult& result = results[i];
+    tokens += result.ids.size();
+    texts.push_back({{"prompt", prompts[i]},
+                     {"text", result.text},
+                     {"reason", to_string(result.reason)},
+                     {"ids", result.ids}});
+    if (!a.json) print_piece(prompts[i] + result.text + "\n\n");
+  }
+  const double speed = seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  if (a.json) {
+    const nlohmann::ordered_json json{
+        {"texts", texts}, {"tokens_per_second", speed}, {"seed", seed}, {"ran", ran}};
+    return print_piece(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                       "\n");
+  }
+  fmt::print(stderr, "{} texts in one batch: {} tokens, {:.1f} tokens/s, seed {}\n", results.size(),
+             tokens, speed, seed);
+}
+
+// Every prompt of a file in one batch.
+int run_batch(const Arguments& a) {
+  const std::vector<std::string> lines = read_lines(a.prompts);
+  const Arithmetic arithmetic = arithmetic_of(a, {});
+  const GenerateOptions options = options_of(a, arithmetic);
+  const LoadedModel model = open_model(resolve_model_folder(a.model));
+  std::vector<std::vector<int64_t>> prompts(lines.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    model.tokenizer->encode_with_special(lines[i], prompts[i], /*with_around=*/true);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const auto results = generate_batch(model, prompts, options);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  print_batch(lines, results, seconds, a, what_ran(arithmetic, model.config),
+              options.sampling.seed);
+  return 0;
+}
+
 int run(const Arguments& a) {
+  if (!a.prompts.empty()) return run_batch(a);
   const auto folder = resolve_model_folder(a.model);
   const std::string text = a.prompt_file.empty() ? a.prompt : read_text(a.prompt_file);
   const Arithmetic arithmetic = arithmetic_of(a, {});
@@ -114,7 +176,7 @@ int run(const Arguments& a) {
       .prompt_tokens = static_cast<int64_t>(std::max<size_t>(prompt.size(), 1)),
       .seconds = 0,
       .seed = options.sampling.seed,
-      .ran = what_ran(arithmetic)};
+      .ran = what_ran(arithmetic, model.config)};
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   a.json ? print_json(outcome) : print_summary(outcome, a);
   return 0;
@@ -142,8 +204,14 @@ Command generate_command() {
                 "--prompt", a->prompt,
                 "the text to continue; none or an empty one: the model starts from its "
                 "end mark, which stands before every document");
-            app.add_option("--prompt-file", a->prompt_file, "a file with the text to continue")
-                ->excludes(prompt);
+            auto* file =
+                app.add_option("--prompt-file", a->prompt_file, "a file with the text to continue")
+                    ->excludes(prompt);
+            app.add_option("--prompts", a->prompts,
+                           "a file with one text to continue a line, all in one batch; each comes "
+                           "out as it would alone")
+                ->excludes(prompt)
+                ->excludes(file);
             app.add_option("--max-tokens", a->max_tokens,
                            "most tokens to write; the model's context also ends it")
                 ->capture_default_str();

@@ -1,129 +1,9 @@
 #include "model/generate/generate.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "kha/core/error.h"
-#include "kha/core/text_stream.h"
 #include "model/generate/next_logits.h"
+#include "model/generate/one_text.h"
 
 namespace kha {
-namespace {
-
-void check_options(const GenerateOptions& options) {
-  validate(options.sampling);
-  if (options.max_new_tokens >= 0) return;
-  fail({.what = "this number of tokens cannot be written",
-        .where = "--max-tokens",
-        .expected = "0 or more",
-        .found = fmt::format("{}", options.max_new_tokens)});
-}
-
-void check_prompt(const ModelConfig& config, const std::vector<std::int64_t>& prompt) {
-  const auto context = config.max_position_embeddings,
-             length = static_cast<std::int64_t>(prompt.size());
-  if (length > context) {
-    fail({.what = "the prompt is longer than the model's context",
-          .expected = fmt::format("at most {} tokens (max_position_embeddings)", context),
-          .found = fmt::format("{} tokens", length),
-          .next = fmt::format("shorten the prompt by {} tokens or more", length - context)});
-  }
-  for (std::size_t i = 0; i < prompt.size(); ++i) {
-    if (prompt[i] >= 0 && prompt[i] < config.vocab_size) continue;
-    fail({.what = "the prompt holds an id that the model does not have",
-          .where = fmt::format("token {} of {}", i, length),
-          .expected = fmt::format("ids from 0 to {} (vocab_size {})", config.vocab_size - 1,
-                                  config.vocab_size),
-          .found = fmt::format("{}", prompt[i]),
-          .cause = "the model was made for another tokenizer"});
-  }
-}
-
-// What stands before every document: the end mark of the one before it, or the mark of a start.
-std::int64_t start_mark(const LoadedModel& model) {
-  if (model.tokenizer->end_id() >= 0) return model.tokenizer->end_id();
-  if (model.config.bos_token_id) return *model.config.bos_token_id;
-  fail({.what = "there is nothing to continue",
-        .expected = "a prompt, since this model names neither an end mark nor a start mark",
-        .found = "an empty prompt",
-        .next = "give a text with --prompt"});
-}
-
-class Generation {
- public:
-  Generation(const LoadedModel& model, std::vector<std::int64_t> prompt,
-             const GenerateOptions& options, const std::function<void(const std::string&)>& on_text)
-      : config_(model.config),
-        tokenizer_(*model.tokenizer),
-        options_(options),
-        on_text_(on_text),
-        text_(options.stops),
-        all_ids_(std::move(prompt)),
-        prompt_length_(static_cast<std::int64_t>(all_ids_.size())),
-        logits_(model, options, positions()) {}
-
-  GenerateResult run() {
-    while (!ended()) take(next());
-    show(text_.finish());
-    result_.stop = text_.stop();
-    return std::move(result_);
-  }
-
- private:
-  std::int64_t room() const { return config_.max_position_embeddings - prompt_length_; }
-  std::int64_t positions() const {
-    return prompt_length_ + std::min(room(), options_.max_new_tokens);
-  }
-
-  std::int64_t next() {
-    const std::int64_t vocabulary = std::min(config_.vocab_size, tokenizer_.vocab_size());
-    const auto index = static_cast<std::int64_t>(result_.ids.size());
-    return sample(logits_.after(all_ids_, vocabulary), options_.sampling,
-                  uniform_draw(options_.sampling.seed, index));
-  }
-
-  void take(std::int64_t id) {
-    if (!is_end_mark(id)) show(text_.push(tokenizer_.text_of(id)));
-    all_ids_.push_back(id);
-    result_.ids.push_back(id);
-  }
-
-  void show(const std::string& piece) {
-    result_.text += piece;
-    if (on_text_ && !piece.empty()) on_text_(piece);
-  }
-
-  bool is_end_mark(std::int64_t id) const {
-    const auto& marks = config_.eos_token_id;
-    return id == tokenizer_.end_id() || std::find(marks.begin(), marks.end(), id) != marks.end();
-  }
-
-  bool ended() {
-    const auto written = static_cast<std::int64_t>(result_.ids.size());
-    if (text_.stopped()) return end(EndReason::stop_text);
-    if (written > 0 && is_end_mark(result_.ids.back())) return end(EndReason::end_mark);
-    if (written >= options_.max_new_tokens) return end(EndReason::length);
-    return written >= room() && end(EndReason::context_full);
-  }
-
-  bool end(EndReason reason) {
-    result_.reason = reason;
-    return true;
-  }
-
-  const ModelConfig& config_;
-  const Tokenizer& tokenizer_;
-  const GenerateOptions& options_;
-  const std::function<void(const std::string&)>& on_text_;
-  TextStream text_;
-  std::vector<std::int64_t> all_ids_;  // prompt and text
-  std::int64_t prompt_length_;
-  NextLogits logits_;
-  GenerateResult result_;
-};
-
-}  // namespace
 
 std::string to_string(EndReason reason) {
   switch (reason) {
@@ -156,10 +36,10 @@ std::string in_words(EndReason reason) {
 GenerateResult generate(const LoadedModel& model, std::vector<std::int64_t> prompt,
                         const GenerateOptions& options,
                         const std::function<void(const std::string&)>& on_text) {
-  check_options(options);
-  if (prompt.empty()) prompt = {start_mark(model)};
-  check_prompt(model.config, prompt);
-  return Generation(model, std::move(prompt), options, on_text).run();
+  OneText text(model, std::move(prompt), options, on_text);
+  NextLogits logits(model, options, text.positions());
+  while (!text.ended()) text.continue_with(logits.after(text.ids(), text.vocabulary()));
+  return text.finish();
 }
 
 }  // namespace kha
