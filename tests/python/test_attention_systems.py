@@ -59,6 +59,33 @@ def test_the_cache_changes_no_token(kha, runs, case):
     assert len(cached) > 0 and cached == plain
 
 
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_prompts_of_one_batch_come_out_as_each_alone(kha, runs, case, tmp_path):
+    prompts = ["the heads", "a", "knocking heads"]
+    (tmp_path / "prompts.txt").write_text("\n".join(prompts) + "\n")
+    words = ["--max-tokens", 12, "--temperature", 0, "--json"]
+    together = json.loads(kha("generate", runs[case], "--prompts", tmp_path / "prompts.txt", *words).stdout)
+    alone = [json.loads(kha("generate", runs[case], "--prompt", prompt, *words).stdout) for prompt in prompts]
+    assert [text["ids"] for text in together["texts"]] == [text["ids"] for text in alone]
+    assert [text["prompt"] for text in together["texts"]] == prompts
+
+
+def test_an_interleaved_model_says_so_wherever_it_is_met(kha, train, tmp_path):
+    result = train(tmp_path, **SYSTEMS["mla"], model__rotary_layout="interleaved", model__value_head_dim=12,
+                   model__attention_bias=True, knock__setting="kha-linear", run__name="turned")
+    assert "the width of a value head is 12" in result.stdout + result.stderr
+    config = json.loads((tmp_path / "turned/checkpoints/latest/config.json").read_text())
+    assert config["kha"]["rotary_layout"] == "interleaved" and config["kha"]["value_head_dim"] == 12
+    text = kha("inspect", tmp_path / "turned")
+    assert ", interleaved" in text.stdout and "the width of a value head is 12" in text.stderr
+    ran = json.loads(kha("generate", tmp_path / "turned", "--prompt", "a", "--max-tokens", 2, "--json").stdout)["ran"]
+    assert ran["rotary"].startswith("interleaved")
+    folded = kha("fold", tmp_path / "turned", "--to", tmp_path / "folded")
+    assert folded.returncode == 0, folded.stderr
+    again = kha("fold", tmp_path / "folded", "--to", tmp_path / "twice")
+    assert again.returncode == 2 and "attention mla without maps" in again.stderr
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if "linear" in case[1]], ids="-".join)
 def test_linear_maps_fold_away_and_the_fold_is_proved(kha, runs, case, tmp_path):
     result = kha("fold", runs[case], "--to", tmp_path / "folded")
