@@ -66,6 +66,10 @@ struct ByHand {
     if (kind == KnockKind::gate) return x * gate;
     return times(times(x, "up.weight") * gate, "down.weight");
   }
+  // QK-norm of one head, in models that have it.
+  at::Tensor normed(const at::Tensor& x, const char* gain) const {
+    return c.qk_norm ? norm(x, weight(gain), c.rms_norm_eps) : x;
+  }
   at::Tensor out(const std::vector<at::Tensor>& heads) const {
     return project(at::cat(heads, 1), "o_proj");
   }

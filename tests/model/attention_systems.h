@@ -40,6 +40,11 @@ inline ModelConfig collaborative(int64_t shared_key_width, bool content_bias) {
 }
 
 inline std::vector<SystemCase> bare_systems() {
+  // As Qwen2: no QK-norm, no bias on the output.
+  ModelConfig without_norms = tiny_config();
+  without_norms.qk_norm = false;
+  without_norms.attention_bias = true;
+  without_norms.output_bias = false;
   ModelConfig talking = tiny_config();
   talking.attention = "talking";
   ModelConfig one_state = with_parts("gta", 0, 0);
@@ -57,6 +62,7 @@ inline std::vector<SystemCase> bare_systems() {
   wide.value_head_dim = 12;
   wide.attention_bias = true;
   return {{"gqa", tiny_config()},
+          {"gqa without norms, biases", without_norms},
           {"gta", with_parts("gta", 0, 0)},
           {"gta, one state", one_state},
           {"gta, biases", biased},

@@ -19,8 +19,7 @@ at::Tensor talking_by_hand(const ByHand& m, const at::Tensor& x) {
                    v = m.project(x, "v_proj"), p = m.weight("logit_mix"),
                    r = m.weight("weight_mix");
   const auto feature = [&](const at::Tensor& rows, int64_t head, KnockSlot slot, const char* gain) {
-    return turn(norm(m.map(head_of(rows, head, width), slot), m.weight(gain), m.c.rms_norm_eps),
-                m.c.rope_theta);
+    return turn(m.normed(m.map(head_of(rows, head, width), slot), gain), m.c.rope_theta);
   };
   std::vector<at::Tensor> queries, keys, values;
   for (int64_t h = 0; h < count; ++h) {

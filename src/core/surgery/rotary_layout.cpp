@@ -12,10 +12,12 @@ namespace {
 
 using Order = std::vector<int64_t>;
 
-// Of a projection: the rotated rows of its heads. Of a norm: its whole gain, one head.
+// Of a projection: the rotated rows of its heads, or the columns that weigh them. Of a norm: its
+// whole gain, one head.
 struct RotatedTensor {
   std::string name;
   HeadRows rows;
+  bool columns = false;
 };
 
 // A map in front of the rotation: of its head, `width` channels from `begin` on are rotated.
@@ -41,6 +43,13 @@ RotatedParts whole_heads_parts(const ModelConfig& c) {
                       {"q_norm", one_head(width)},
                       {"k_norm", one_head(width)}},
           .maps = {{KnockSlot::q, 0, width}, {KnockSlot::k, 0, width}}};
+}
+
+// Whole blocks of D among the shared channels; each head's row of `mixing` weighs those of queries.
+RotatedParts shared_parts(const ModelConfig& c) {
+  const HeadRows blocks{c.shared_key_width / c.head_dim, c.head_dim, c.head_dim, 0};
+  return {
+      .tensors = {{"q_proj", blocks}, {"k_proj", blocks}, {"mixing", blocks, /*columns=*/true}}};
 }
 
 // The last d_R channels of a query's D, and one key.
@@ -71,9 +80,9 @@ bool has_tensors(const ModelConfig& c, const std::vector<std::string>& names) {
 
 RotatedParts rotated_parts(const ModelConfig& c, const std::string& where) {
   if (has_tensors(c, {"kv_a_proj_with_mqa"})) return latent_parts(c);
-  if (has_tensors(c, {"kv_proj", "k_rope_proj", "q_rope_norm", "k_rope_norm"}))
-    return tied_parts(c);
-  if (has_tensors(c, {"q_proj", "k_proj", "q_norm", "k_norm"})) return whole_heads_parts(c);
+  if (has_tensors(c, {"kv_proj", "k_rope_proj"})) return tied_parts(c);
+  if (has_tensors(c, {"q_proj", "k_proj", "mixing"})) return shared_parts(c);
+  if (has_tensors(c, {"q_proj", "k_proj"})) return whole_heads_parts(c);
   fail({.what = "the rotary layout of attention `" + c.attention + "` cannot be converted",
         .where = where,
         .expected = "an attention whose rotated channels are rows of its projections",
@@ -135,6 +144,10 @@ class Planner {
     const std::string name = attention_prefix(layer_) + rotated.name;
     for (const AttentionTensor& tensor : system.tensors(config_)) {
       if (tensor.name != rotated.name) continue;
+      if (rotated.columns) {
+        add_columns(name + ".weight", rotated.rows, tensor.inputs);
+        continue;
+      }
       add_rows(name + ".weight", rotated.rows, std::max<int64_t>(tensor.inputs, 1));
       if (tensor.may_have_bias && config_.attention_bias) add_rows(name + ".bias", rotated.rows, 1);
     }
@@ -144,6 +157,16 @@ class Planner {
     plan_.edits[name] = [rows, inputs,
                          source = rotary_sources(rows.width, layout_)](std::span<double> weight) {
       permute_rows(weight, rows, source, inputs);
+    };
+  }
+
+  // Each row of the weight is a column of one input to permute_rows.
+  void add_columns(const std::string& name, const HeadRows& columns, int64_t width) {
+    plan_.edits[name] = [columns, width, source = rotary_sources(columns.width, layout_)](
+                            std::span<double> weight) {
+      for (size_t row = 0; row < weight.size(); row += width) {
+        permute_rows(weight.subspan(row, width), columns, source, 1);
+      }
     };
   }
 
