@@ -8,6 +8,8 @@
 #include "kha/core/attention_system.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/counts.h"
+#include "kha/core/error.h"
+#include "kha/core/legality.h"
 #include "kha/core/map_report.h"
 #include "kha/core/model_folder.h"
 #include "kha/core/model_warnings.h"
@@ -22,6 +24,8 @@ struct Options {
   std::string model;
   bool tensors = false;
   bool json = false;
+  bool legality = false;
+  bool markdown = false;
 };
 
 // All that is counted of one model.
@@ -182,7 +186,20 @@ Json tensors_json(const ModelFiles& files) {
   return list;
 }
 
+int print_legality(const Options& options) {
+  fmt::print("{}", options.json       ? legality_json()
+                   : options.markdown ? legality_markdown()
+                                      : legality_text());
+  return 0;
+}
+
 int run(const Options& options) {
+  if (options.legality) return print_legality(options);
+  if (options.model.empty()) {
+    fail({.what = "inspect needs a model",
+          .expected = "a model folder, or a run",
+          .next = "kha inspect runs/NAME, or kha inspect --legality for where maps may stand"});
+  }
   const auto folder = resolve_model_folder(options.model);
   const ModelConfig config = read_model_config(folder);
   const ModelFiles files = ModelFiles::open(folder);
@@ -207,9 +224,13 @@ int run(const Options& options) {
 
 std::function<int()> add(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("MODEL", options->model, "a model folder, or a run (its latest checkpoint)")
-      ->required();
+  app.add_option("MODEL", options->model, "a model folder, or a run (its latest checkpoint)");
   app.add_flag("--tensors", options->tensors, "list every tensor: name, type, shape");
+  CLI::Option* legality = app.add_flag(
+      "--legality", options->legality,
+      "no model: which maps may stand where in each attention system, and why not elsewhere");
+  app.add_flag("--markdown", options->markdown, "the same table for docs/attention.md")
+      ->needs(legality);
   add_json_option(app, options->json);
   return [options] { return run(*options); };
 }

@@ -1,13 +1,38 @@
 #include "kha/core/attention_system.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "core/description/attention/declarations.h"
 #include "kha/core/error.h"
+#include "kha/core/legality.h"
 #include "kha/core/model_config.h"
 #include "kha/core/nearest_name.h"
 
 namespace kha {
+namespace {
+
+// What to write instead: the nearest named setting, the slots that would have to change.
+std::string legal_choices(const AttentionDeclaration& system, const LayerKnocks& knocks) {
+  const LayerKnocks nearest = nearest_legal(system, knocks);
+  std::vector<std::string> changes;
+  for (const KnockSlot slot : knock_slots) {
+    if (nearest.at(slot) == knocks.at(slot)) continue;
+    changes.push_back(
+        fmt::format("--set knock.{}={}", to_string(slot), to_string(nearest.at(slot))));
+  }
+  const auto settings = legal_settings(system, knocks);
+  std::string text = fmt::format("{}", fmt::join(changes, " "));
+  if (!settings.empty())
+    text = fmt::format("--set knock.setting={}, or {}", settings.front(), text);
+  if (settings.size() > 1)
+    text += fmt::format("; also legal: {}", fmt::join(settings.begin() + 1, settings.end(), ", "));
+  return text + " (kha inspect --legality)";
+}
+
+}  // namespace
 
 const KnockPlace& AttentionDeclaration::place(KnockSlot slot) const {
   return *std::find_if(places.begin(), places.end(),
@@ -48,18 +73,18 @@ const AttentionDeclaration& attention_declaration(const std::string& name,
 
 void check_legal(const AttentionDeclaration& system, const LayerKnocks& knocks,
                  const std::string& where) {
-  for (const KnockPlace& place : system.places) {
-    const KnockKind kind = knocks.at(place.slot);
-    if (std::find(place.legal.begin(), place.legal.end(), kind) != place.legal.end()) continue;
-    std::string legal;
-    for (const KnockKind each : place.legal) legal += (legal.empty() ? "" : ", ") + to_string(each);
-    fail({.what = "a `" + to_string(kind) + "` map may not stand on " + to_string(place.slot) +
-                  " of " + system.name,
-          .where = where,
-          .expected = legal,
-          .found = to_string(kind),
-          .cause = place.reason_otherwise});
-  }
+  const KnockPlace* place = illegal_place(system, knocks);
+  if (!place) return;
+  const std::string kind = to_string(knocks.at(place->slot));
+  std::vector<std::string> legal;
+  for (const KnockKind each : place->legal) legal.push_back(to_string(each));
+  fail({.what = "a `" + kind + "` map may not stand on " + to_string(place->slot) + " of " +
+                system.name,
+        .where = where,
+        .expected = fmt::format("{}", fmt::join(legal, ", ")),
+        .found = kind,
+        .cause = place->reason_otherwise,
+        .next = legal_choices(system, knocks)});
 }
 
 }  // namespace kha
