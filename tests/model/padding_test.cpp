@@ -77,7 +77,7 @@ TEST(Padding, TheAttentionOfPaddingIsZeroAndItsIdChangesNothing) {
   for (const auto& [name, config] : padded_systems()) {
     const auto attention = make_attention(config, random_parameters(config), 0, {});
     const Padded batch({3, 7, 0}, true);
-    const RotaryTable rotary(7, config.rotary_width(), 1e4, at::kDouble, at::kCPU,
+    const RotaryTable rotary(7, config.rotary_width(), 1e4, at::kDouble, at::kCPU, {},
                              config.rotary_layout == "interleaved");
     const at::Tensor x = at::sin(at::arange(3 * 7 * config.hidden_size, at::kDouble) * 1.3)
                              .view({3, 7, config.hidden_size});

@@ -126,6 +126,41 @@ TEST_F(CheckTensors, ShapeThatNoSizeExplains) {
                     HasSubstr("expected: [20, 9]"), HasSubstr("found:    [179]")));
 }
 
+ModelConfig latent_config() {
+  ModelConfig c = tiny_config({linear, none, linear});
+  c.attention = "mla";
+  c.num_key_value_heads = c.num_attention_heads;
+  c.rope_head_dim = 4;
+  c.kv_latent = 10;
+  c.latent_heads = 1;
+  c.value_head_dim = 8;
+  return c;
+}
+
+// Maps on q and k are as wide as keys, a map on v is as wide as values.
+TEST_F(CheckTensors, AMapOfTheOtherWidthIsRefusedWithItsOwn) {
+  config_ = latent_config();
+  tensors_ = random_tensors(config_);
+  EXPECT_EQ(refusal(config_), "");
+  tensors_["model.layers.1.self_attn.knock_v.weight"].resize(36);
+  EXPECT_THAT(refusal(config_),
+              AllOf(HasSubstr("layers.1.self_attn.knock_v.weight does not fit the heads"),
+                    HasSubstr("[8, 8]: the map of v is a square of value_head_dim 8"),
+                    HasSubstr("found:    [36]"), HasSubstr("as wide as values")));
+  tensors_ = random_tensors(config_);
+  tensors_["model.layers.0.self_attn.knock_q.weight"].resize(64, 0.0);
+  EXPECT_THAT(refusal(config_), AllOf(HasSubstr("knock_q.weight does not fit"),
+                                      HasSubstr("[6, 6]: the map of q is a square of head_dim 6")));
+}
+
+// Latent attention has norms of its latents, none of its heads.
+TEST_F(CheckTensors, NormsOfHeadsInLatentAttentionAreNotSkipped) {
+  config_ = latent_config();
+  tensors_ = random_tensors(config_);
+  tensors_["model.layers.0.self_attn.q_norm.weight"] = std::vector<double>(6, 1.0);
+  EXPECT_THAT(refusal(config_), AllOf(HasSubstr("would not read"), HasSubstr("q_norm.weight")));
+}
+
 TEST_F(CheckTensors, QuantisedWeightsAreRefused) {
   std::vector<TensorSpec> specs;
   for (const auto& spec : parameter_table(config_))

@@ -71,6 +71,22 @@ class FoldVariants : public Fold, public testing::WithParamInterface<Variant> {
   }
 };
 
+TEST_F(Fold, ASecondFoldOfAnyAttentionIsRefused) {
+  ModelConfig latent = tiny_config({linear, none, linear});
+  latent.attention = "mla";
+  latent.num_key_value_heads = latent.num_attention_heads;
+  latent.rope_head_dim = 4;
+  latent.kv_latent = 10;
+  latent.latent_heads = 1;
+  latent.value_head_dim = 8;
+  write(latent);
+  EXPECT_FALSE(fold_model(in_, out_).after.knocks.any(latent.num_hidden_layers));
+  EXPECT_THAT(thrown([&] { fold_model(out_, folder_ / "twice"); }),
+              AllOf(HasSubstr("nothing to fold"), HasSubstr("without maps"),
+                    HasSubstr("it was folded already")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "twice"));
+}
+
 TEST_P(FoldVariants, LinearMapsFoldAway) {
   write(variant({linear, linear, linear}));
   const FoldReport report = fold_model(in_, out_);
