@@ -86,18 +86,18 @@ at::Tensor causal_mask(int64_t queries, int64_t positions, const PackedLayout* l
 }
 
 at::Tensor causal_softmax(const at::Tensor& scores, const PackedLayout* layout, double scale) {
-  at::Tensor wide = scores.to(scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  if (scale != 1.0) wide = wide * scale;
+  // Scaled where it is wide: a scaled query in bfloat16 would be rounded once more.
+  const at::Tensor wide = scores.to(scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   const at::Tensor mask = causal_mask(scores.size(2), scores.size(3), layout, scores.device());
-  if (!mask.defined()) return at::softmax(wide, -1);
+  if (!mask.defined()) return at::softmax(wide * scale, -1);
   const at::Tensor hidden = mask.logical_not();
   if (has_padding(layout)) {
     // A row of nothing but -inf gives NaN, forward and backward; both fills replace it by zero.
-    return at::softmax(wide.masked_fill(hidden, never), -1).masked_fill(hidden, 0);
+    return at::softmax((wide * scale).masked_fill(hidden, never), -1).masked_fill(hidden, 0);
   }
-  // Added and not filled in: the backward pass of a sum copies nothing.
-  return at::softmax(wide + at::zeros(hidden.sizes(), wide.options()).masked_fill_(hidden, never),
-                     -1);
+  // Scale and mask in one pass, whose backward pass copies nothing.
+  const at::Tensor barred = at::zeros(hidden.sizes(), wide.options()).masked_fill_(hidden, never);
+  return at::softmax(at::add(barred, wide, scale), -1);
 }
 
 at::Tensor attend_texts(const std::vector<at::Tensor>& tensors, const PackedLayout* layout,

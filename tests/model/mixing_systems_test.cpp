@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <tuple>
 
@@ -140,10 +141,13 @@ TEST(MixingSystems, SignedLogitMixingIsFiniteAndSeesNoFuture) {
 TEST(CausalSoftmax, SeesWhatIsAllowedAlone) {
   at::Tensor scores = at::zeros({1, 1, 2, 4}, at::kDouble);
   scores[0][0][0][3] = 50;
-  const at::Tensor weights = causal_softmax(scores)[0][0];
+  const at::Tensor weights = causal_softmax(scores, nullptr, 0.5)[0][0];
   EXPECT_TRUE(weights[0].equal(at::tensor({1.0 / 3, 1.0 / 3, 1.0 / 3, 0.0}, at::kDouble)));
   EXPECT_TRUE(weights[1].equal(at::full({4}, 0.25, at::kDouble)));
-  EXPECT_EQ(causal_softmax(scores.to(at::kBFloat16)).scalar_type(), at::kFloat);
+  EXPECT_EQ(causal_softmax(scores.to(at::kBFloat16), nullptr, 0.5).scalar_type(), at::kFloat);
+  const at::Tensor one = at::tensor({0.0, 2.0}, at::kDouble).view({1, 1, 1, 2});
+  EXPECT_NEAR(causal_softmax(one, nullptr, 0.5)[0][0][0][1].item<double>(), 1 / (1 + std::exp(-1)),
+              1e-15);
 }
 
 // Rows of several texts: each text as if alone, to rounding where a product is over all rows.

@@ -73,10 +73,11 @@ class Collaborative : public Attention {
 
   // Queries, shared keys, key biases where there are any, values.
   at::Tensor attend_text(const std::vector<at::Tensor>& text, const PackedLayout* layout) const {
-    at::Tensor scores = scores_by_key_head(text[0] * scale_, text[1]);
-    if (content_bias_.defined()) scores = scores + text[2].permute({0, 3, 2, 1}) * scale_;
-    return sums_by_key_head(causal_softmax(scores, layout).to(text.back().scalar_type()),
-                            text.back());
+    at::Tensor scores = scores_by_key_head(text[0], text[1]);
+    if (content_bias_.defined()) scores = scores + text[2].permute({0, 3, 2, 1});
+    const at::Tensor& values = text.back();
+    return sums_by_key_head(causal_softmax(scores, layout, scale_).to(values.scalar_type()),
+                            values);
   }
 
   int64_t block_;  // D

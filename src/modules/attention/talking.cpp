@@ -39,8 +39,8 @@ class Talking : public Gqa {
   at::Tensor attend_text(const std::vector<at::Tensor>& text, const PackedLayout* layout) const {
     const at::Tensor &queries = text[0], &keys = text[1], &values = text[2];
     const double scale = 1.0 / std::sqrt(static_cast<double>(queries.size(3)));
-    const at::Tensor logits = mix_heads(scores_by_key_head(queries * scale, keys), logit_mix_);
-    const at::Tensor weights = causal_softmax(logits, layout).to(values.scalar_type());
+    const at::Tensor logits = mix_heads(scores_by_key_head(queries, keys), logit_mix_);
+    const at::Tensor weights = causal_softmax(logits, layout, scale).to(values.scalar_type());
     return sums_by_key_head(mix_heads(weights, weight_mix_), values);
   }
 
