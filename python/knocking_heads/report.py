@@ -16,6 +16,7 @@ from run_report import map_figures, training_figures  # noqa: E402
 from run_report.figure import Figure, render  # noqa: E402
 from run_report.lines import RunError  # noqa: E402
 from run_report.page import page  # noqa: E402
+from run_report.spike_figures import spike_figure  # noqa: E402
 from run_report.study import Study, read_study  # noqa: E402
 from run_report.summary import summarise  # noqa: E402
 
@@ -40,6 +41,7 @@ def sections_of(study: Study) -> list[tuple[str, str, list[Figure]]]:
     return [
         ("final", "Difference at the end", [t.final_figure(study)]),
         ("loss", "Loss", [t.loss_figure(study)]),
+        ("spikes", "Loss spikes", [spike_figure(study)]),
         ("difference", "Difference over training", [t.difference_figure(study)]),
         ("similarity", "Similarity of the heads",
          [m.similarity_figure(study), *m.head_matrices(study)]),

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/cmd_inspect_run.h"
 #include "cli/commands.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/check_tensors.h"
@@ -196,9 +197,9 @@ int print_legality(const Options& options) {
 int run(const Options& options) {
   if (options.legality) return print_legality(options);
   if (options.model.empty()) {
-    fail({.what = "inspect needs a model",
-          .expected = "a model folder, or a run",
-          .next = "kha inspect runs/NAME, or kha inspect --legality for where maps may stand"});
+    fail({.what = "what is to be inspected?",
+          .expected = "a model folder or a run; or `run` and the folders of runs",
+          .next = "kha inspect --help, or kha inspect --legality for where maps may stand"});
   }
   const auto folder = resolve_model_folder(options.model);
   const ModelConfig config = read_model_config(folder);
@@ -232,7 +233,11 @@ std::function<int()> add(CLI::App& app) {
   app.add_flag("--markdown", options->markdown, "the same table for docs/attention.md")
       ->needs(legality);
   add_json_option(app, options->json);
-  return [options] { return run(*options); };
+  const Command of_runs = inspect_run_command();
+  CLI::App* sub = app.add_subcommand(of_runs.name, of_runs.summary);
+  return [options, sub, run_of_runs = of_runs.add(*sub)] {
+    return sub->parsed() ? run_of_runs() : run(*options);
+  };
 }
 
 }  // namespace

@@ -94,6 +94,10 @@ void Optimizer::step(double lr) {
   }
 }
 
+void Optimizer::drop_gradients() {
+  for (auto& [name, parameter] : trainable_) parameter.mutable_grad() = at::Tensor();
+}
+
 void Optimizer::update(Group& group, double lr) {
   std::vector<at::Tensor> gradients, means, squares, steps;
   for (size_t i = 0; i < group.parameters.size(); ++i) {

@@ -44,6 +44,9 @@ class Optimizer {
   // One update with the parameters' gradients, which must be there and finite; then forgets them.
   void step(double lr);
 
+  // Forgets the gradients: no parameter and no moment changes.
+  void drop_gradients();
+
   // The trainable tensors with their names, in the order of the table.
   const std::vector<std::pair<std::string, at::Tensor>>& trainable() const { return trainable_; }
   std::vector<GroupSummary> groups() const;

@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "kha/core/check_tensors.h"
 #include "kha/core/error.h"
 #include "kha/core/model_tokenizer.h"
+#include "kha/core/run_record.h"
 #include "model/model_io.h"
 
 namespace kha {
@@ -40,30 +43,36 @@ void check_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size,
         .next = "set data.tokenizer to " + folder.string()});
 }
 
+// A run that went back to this checkpoint and was stopped before the next one has it in its log.
+void take_left_out(Session& session) {
+  TrainingState& s = session.state;
+  s.batches_left_out =
+      std::max(s.batches_left_out, batches_left_out_at(session.config.run_folder(), s.step));
+  s.data = session.batch_plan().position(s.batch());
+}
+
+std::string left_out_text(int64_t batches) {
+  if (batches == 0) return "";
+  return fmt::format("; its data is {} batches ahead, left out when it went back from spikes",
+                     batches);
+}
+
 void load_checkpoint(Session& session, const std::filesystem::path& folder, Progress& progress) {
   refuse_harmful_changes(read_checkpoint_config(folder), session.config, folder, progress);
-  const WhatRan here = session.state.ran;
-  TrainingState state = read_training_state(folder);
-  session.batch_plan().check(state.data);
   check_tokenizer(*session.corpus->tokenizer, session.config.model.vocab_size, folder);
-  const ModelFiles files = ModelFiles::open(folder);
-  check_tensors(files, session.config.model);
-  for (const auto& [name, parameter] : session.parameters.entries()) {
-    const at::NoGradGuard no_grad;
-    parameter.copy_(read_parameter(files, name));
+  const WhatRan before = read_training_state(folder).ran;
+  const auto fresh = restore_session(session, folder);
+  if (!fresh.empty()) {
+    progress.line(
+        fmt::format("  no optimiser state for {}: these start fresh", fmt::join(fresh, ", ")));
   }
-  const OptimizerMatch match = read_optimizer_state(folder, *session.optimizer);
-  if (!match.fresh.empty()) {
-    progress.line(fmt::format("  no optimiser state for {}: these start fresh",
-                              fmt::join(match.fresh, ", ")));
-  }
-  for (const auto& difference : differences(state.ran, here)) {
+  for (const auto& difference : differences(before, session.state.ran)) {
     progress.line("  differs from the checkpoint, so bits may too: " + difference);
   }
-  state.ran = here;
-  session.state = std::move(state);
-  progress.line(fmt::format("continues from {} ({} of {} steps)", folder.string(),
-                            session.state.step, session.config.train.steps));
+  take_left_out(session);
+  progress.line(fmt::format("continues from {} ({} of {} steps){}", folder.string(),
+                            session.state.step, session.config.train.steps,
+                            left_out_text(session.state.batches_left_out)));
 }
 
 // The checkpoint that the run goes on from: the named one, or the newest good one.
@@ -93,6 +102,21 @@ ResumeRequest parse_resume(const std::string& text) {
   if (text == "auto") return {ResumeRequest::Mode::automatic, {}};
   if (text == "none") return {ResumeRequest::Mode::none, {}};
   return {ResumeRequest::Mode::folder, text};
+}
+
+std::vector<std::string> restore_session(Session& session, const std::filesystem::path& folder) {
+  const at::NoGradGuard no_grad;
+  TrainingState state = read_training_state(folder);
+  session.batch_plan().check(state.data);
+  const ModelFiles files = ModelFiles::open(folder);
+  check_tensors(files, session.config.model);
+  for (const auto& [name, parameter] : session.parameters.entries()) {
+    parameter.copy_(read_parameter(files, name));
+  }
+  auto fresh = read_optimizer_state(folder, *session.optimizer).fresh;
+  state.ran = session.state.ran;
+  session.state = std::move(state);
+  return fresh;
 }
 
 bool resume_session(Session& session, CheckpointStore& store, const ResumeRequest& request,

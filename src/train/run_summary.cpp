@@ -72,6 +72,7 @@ void write_run_summary(const std::filesystem::path& run_folder, const Session& s
                   {"tokens_per_second", summary.tokens_per_second},
                   {"mfu", summary.mfu},
                   {"peak_bytes", summary.peak_bytes},
+                  {"spikes", Json::parse(to_json(summary.spikes))},
                   {"validation", summary.validation ? to_json(*summary.validation) : Json()}};
   write_file_atomically(run_folder / "summary.json", json.dump() + "\n");
 }

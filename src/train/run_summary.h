@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "kha/core/spike_watch.h"
 #include "train/evaluate.h"
 #include "train/session.h"
 
@@ -15,6 +16,7 @@ struct RunSummary {
   double tokens_per_second = 0;               // over all steps, evaluation and saving left out
   double mfu = 0;                             // share of the ceiling that this is; 0: not known
   int64_t peak_bytes = 0;                     // resident, of the process that made the last step
+  SpikeFigures spikes = {};                   // written only: steps.jsonl has what they come from
 };
 
 // The summary, when it is of this step, this text and this way of evaluating; nothing otherwise.

@@ -5,14 +5,16 @@
 #include <chrono>
 #include <cmath>
 
+#include "kha/core/schedule.h"
 #include "train/nonfinite.h"
 #include "train/process_figures.h"
-#include "train/schedule.h"
 
 namespace kha {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int64_t most_not_finite = 8;  // steps running that a policy leaves out
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -20,20 +22,26 @@ double seconds_since(Clock::time_point begin) {
 
 }  // namespace
 
-TrainStep::TrainStep(Session& session, std::filesystem::path folder)
-    : session_(session), folder_(std::move(folder)), plan_(session.batch_plan()) {}
+TrainStep::TrainStep(Session& session, std::filesystem::path folder, SpikeWatch* watch)
+    : session_(session),
+      folder_(std::move(folder)),
+      watch_(watch),
+      policy_(watch ? parse_spike_policy(session.config.train.spike) : SpikeAction::note),
+      plan_(session.batch_plan()) {}
 
 StepResult TrainStep::make() {
   const auto begin = Clock::now();
   const int64_t faults = minor_faults();
   StepResult result = compute();
-  TrainingState& s = session_.state;
   result.seconds = seconds_since(begin);
   result.faults = minor_faults() - faults;
+  if (result.action == SpikeAction::back) return result;
+  TrainingState& s = session_.state;
   s.step += 1;
   s.tokens += session_.config.tokens_per_step();
   s.seconds += result.seconds;
-  s.data = plan_.position(s.step);
+  s.data = plan_.position(s.batch());
+  if (watch_) watch_->add({s.step, result.loss, result.norm});
   return result;
 }
 
@@ -41,10 +49,19 @@ StepResult TrainStep::make() {
 // the head and the loss.
 StepResult TrainStep::compute() {
   RECORD_USER_SCOPE("kha/rest of the step");
-  fill_micro_batches(session_.state.step);
-  const double loss = gradient();
-  const double norm = check_and_clip(loss);
-  return {.loss = loss, .norm = norm, .lr = update()};
+  const RunConfig& c = session_.config;
+  const int64_t step = session_.state.step + 1;
+  fill_micro_batches(session_.state.batch());
+  StepResult result{.loss = gradient(),
+                    .lr = c.optimizer.lr * schedule_factor(c.schedule, step, c.train.steps)};
+  judge(result);
+  if (result.action == SpikeAction::skip || result.action == SpikeAction::back) {
+    session_.optimizer->drop_gradients();
+    return result;
+  }
+  clip(result.norm);
+  update(result.lr);
+  return result;
 }
 
 double TrainStep::gradient() {
@@ -53,42 +70,48 @@ double TrainStep::gradient() {
                              session_.packing(), session_.arithmetic);
 }
 
-double TrainStep::check_and_clip(double loss) {
+void TrainStep::judge(StepResult& result) {
   RECORD_USER_SCOPE("kha/norm and clipping");
   const auto& trainable = session_.optimizer->trainable();
-  const double norm = gradient_norm(trainable);
-  if (!std::isfinite(loss) || !std::isfinite(norm)) {
+  const int64_t step = session_.state.step + 1;
+  result.norm = gradient_norm(trainable);
+  const bool finite = std::isfinite(result.loss) && std::isfinite(result.norm);
+  not_finite_ = finite ? 0 : not_finite_ + 1;
+  // Weights that are broken give no finite loss on any batch: leaving batches out does not help.
+  if (!finite && (policy_ == SpikeAction::note || not_finite_ > most_not_finite)) {
     stop_for_nonfinite({.folder = folder_,
-                        .step = session_.state.step + 1,
-                        .loss = loss,
+                        .step = step,
+                        .loss = result.loss,
                         .parameter = first_bad_gradient(trainable),
                         .batches = micro_batches_});
   }
-  const double limit = session_.config.optimizer.clip;
-  if (limit > 0) clip_gradient(trainable, norm, limit);
-  return norm;
+  if (!watch_) return;
+  result.spikes = watch_->judge({step, result.loss, result.norm});
+  result.action = decide(policy_, result.spikes, finite);
 }
 
-double TrainStep::update() {
+void TrainStep::clip(double norm) {
+  RECORD_USER_SCOPE("kha/norm and clipping");
+  const double limit = session_.config.optimizer.clip;
+  if (limit > 0) clip_gradient(session_.optimizer->trainable(), norm, limit);
+}
+
+void TrainStep::update(double lr) {
   RECORD_USER_SCOPE("kha/optimiser");
-  const RunConfig& c = session_.config;
-  const double lr =
-      c.optimizer.lr * schedule_factor(c.schedule, session_.state.step + 1, c.train.steps);
   session_.optimizer->step(lr);
-  return lr;
 }
 
 const std::vector<Batch>& TrainStep::next_batches() {
-  fill_micro_batches(session_.state.step);
+  fill_micro_batches(session_.state.batch());
   return micro_batches_;
 }
 
-void TrainStep::fill_micro_batches(int64_t step) {
+void TrainStep::fill_micro_batches(int64_t batch) {
   RECORD_USER_SCOPE("kha/data");
   const TrainOptions& t = session_.config.train;
   micro_batches_.resize(t.accumulate);
   for (int64_t i = 0; i < t.accumulate; ++i) {
-    fill_batch(session_.corpus->train_shards(), plan_.windows(step, i * t.batch, t.batch),
+    fill_batch(session_.corpus->train_shards(), plan_.windows(batch, i * t.batch, t.batch),
                t.context, session_.evaluation_plan().boundary, micro_batches_[i]);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
 
 #include "kha/core/command_line.h"
@@ -9,6 +10,8 @@
 #include "kha/core/error.h"
 #include "kha/core/fail_point.h"
 #include "kha/core/machine_facts.h"
+#include "kha/core/run_record.h"
+#include "kha/core/schedule.h"
 #include "kha/core/version.h"
 #include "memory/caching_allocator.h"
 #include "observe/head_similarity.h"
@@ -16,9 +19,10 @@
 #include "train/head_metrics.h"
 #include "train/interrupt.h"
 #include "train/map_metrics.h"
-#include "train/metrics_log.h"
 #include "train/process_figures.h"
 #include "train/profile/step_profile.h"
+#include "train/run_logs.h"
+#include "train/spike_policy.h"
 #include "train/step.h"
 #include "train/validation.h"
 
@@ -33,21 +37,20 @@ class Loop {
         folder_(folder),
         progress_(progress),
         store_(folder.checkpoints()),
-        log_(folder.path(), session.state.step, session.config.train.tensorboard),
-        documents_(folder.path(), session.state.step, false, "documents"),
-        step_(session, folder.path()),
+        step_(session, folder.path(), &watch_),
         flops_(flops_per_token(session.config.model, session.config.train.context).training()),
         ceiling_(ceiling),
         watched_(watched_batch(session)),
         saved_step_(resumed ? session.state.step : -1) {
-    log_.write({{"step", session.state.step},
-                {"tokens", session.state.tokens},
-                {"run/command", command_line()},
-                {"run/commit", build_commit()},
-                {"run/cpu", machine_facts().cpu},
-                {"run/threads", ceiling.threads},
-                {"run/allocator", chosen_allocator()},
-                {"run/ceiling_gflops", ceiling.flops / 1e9}});
+    open_logs();
+    logs_->metrics.write({{"step", session.state.step},
+                          {"tokens", session.state.tokens},
+                          {"run/command", command_line()},
+                          {"run/commit", build_commit()},
+                          {"run/cpu", machine_facts().cpu},
+                          {"run/threads", ceiling.threads},
+                          {"run/allocator", chosen_allocator()},
+                          {"run/ceiling_gflops", ceiling.flops / 1e9}});
   }
 
   // Records so many steps of those that run() makes.
@@ -59,6 +62,8 @@ class Loop {
   void run() {
     const TrainOptions& t = session_.config.train;
     const bool validates = session_.corpus->has_validation();
+    // Going back needs a place to go to from the first step on.
+    if (parse_spike_policy(t.spike) == SpikeAction::back && !store_.latest().good) save();
     while (session_.state.step < t.steps && interrupt_signal() == 0) {
       one_step();
       const int64_t step = session_.state.step;
@@ -75,7 +80,7 @@ class Loop {
     line["val/loss"] = e.loss();
     line["val/bits_per_byte"] = e.bits_per_byte();
     write_observed(line);
-    documents_.write(
+    logs_->documents.write(
         {{"step", s.step}, {"tokens", s.tokens}, {"documents", documents_to_json(e.documents)}});
     progress_.line(fmt::format("  step {}: validation loss {:.4f} nats a token, {:.4f} bits a byte",
                                s.step, e.loss(), e.bits_per_byte()));
@@ -93,6 +98,11 @@ class Loop {
     if (observed_step_ != s.step && !validation_follows) {
       write_observed({{"step", s.step}, {"tokens", s.tokens}});
     }
+  }
+
+  SpikeFigures spikes() const {
+    const RunConfig& c = session_.config;
+    return watch_.figures(warmup_steps(c.schedule, c.train.steps));
   }
 
   bool saved() const { return saved_step_ == session_.state.step; }
@@ -116,16 +126,68 @@ class Loop {
   void write_observed(nlohmann::ordered_json line) {
     add_map_metrics(session_, line);
     add_head_metrics(heads(), line);
-    log_.write(line);
+    logs_->metrics.write(line);
     observed_step_ = session_.state.step;
   }
 
   void one_step() {
     if (profile_) profile_->before_step(session_.state.step);
     const StepResult result = step_.make();
+    if (result.action == SpikeAction::back) return go_back(result);
     maybe_fail(fmt::format("step-{}", session_.state.step).c_str());
+    const int64_t step = session_.state.step;
+    logs_->steps.write({{"step", step}, {"loss", result.loss}, {"grad_norm", result.norm}});
     report(result);
+    if (result.action != SpikeAction::none) report_spike(result);
     if (profile_) add_to_profile(result);
+  }
+
+  // What the logs hold of later steps goes aside, and the watch sees what is left.
+  void open_logs() {
+    logs_.reset();
+    logs_.emplace(folder_.path(), session_.state.step, session_.config.train.tensorboard);
+    watch_ = watch_spikes(read_every_step(folder_.path()));
+  }
+
+  void report_spike(const StepResult& r) {
+    const TrainingState& s = session_.state;
+    logs_->metrics.write(spike_line(s, r.action, s.step, r.loss, r.norm));
+    const char* const done =
+        r.action == SpikeAction::skip ? "its batch is left out, no weight has changed" : "noted";
+    progress_.line(fmt::format("  spike at step {}: {}: {}", s.step,
+                               in_words(r.spikes, r.loss, r.norm), done));
+  }
+
+  // The weights of the last good checkpoint, and the data behind the batch that spiked.
+  void go_back(const StepResult& r) {
+    TrainingState& s = session_.state;
+    const int64_t at = s.step + 1, next_batch = s.batch() + 1;
+    const Checkpoint to = place_to_return(at);
+    restore_session(session_, to.folder);
+    s.batches_left_out = next_batch - s.step;
+    s.data = session_.batch_plan().position(s.batch());
+    saved_step_ = observed_step_ = s.step;
+    heads_step_ = -1;  // a later step of this number is another one
+    open_logs();
+    logs_->metrics.write(spike_line(s, r.action, at, r.loss, r.norm));
+    progress_.line(fmt::format("  spike at step {}: {}: back to step {}, {} batches are left out",
+                               at, in_words(r.spikes, r.loss, r.norm), s.step, at - s.step));
+  }
+
+  // The newest good checkpoint. One from which the run spikes time and again is broken itself.
+  Checkpoint place_to_return(int64_t at) {
+    constexpr int64_t most_returns = 3;
+    const auto good = store_.latest().good;
+    const int64_t returns = good ? ++returns_[good->step] : 0;
+    if (good && returns <= most_returns) return *good;
+    fail({.what = good ? fmt::format("the run went back to step {} {} times and spiked again",
+                                     good->step, most_returns)
+                       : "the run has no good checkpoint to go back to",
+          .where = fmt::format("{}, step {}", folder_.path().string(), at),
+          .cause = "a learning rate that is too high, or weights that were broken before",
+          .next = "continue from an earlier checkpoint (--resume STEP_FOLDER), with a lower rate "
+                  "(--set optimizer.lr=…) or without going back (--set train.spike=skip)"},
+         ExitCode::check_failed);
   }
 
   void add_to_profile(const StepResult& r) {
@@ -163,20 +225,22 @@ class Loop {
                                 {"train/loss", r.loss},
                                 {"grad_norm", r.norm},
                                 {"lr", r.lr},
+                                {"spikes", watch_.events()},
                                 {"tps", tps},
                                 {"gflops", tps * flops_ / 1e9},
                                 {"memory", resident_bytes()},
                                 {"faults", r.faults}};
     if (ceiling_.flops > 0) line["mfu"] = mfu(tps);
-    log_.write(line);
+    logs_->metrics.write(line);
   }
 
   Session& session_;
   const RunFolder& folder_;
   Progress& progress_;
   CheckpointStore store_;
-  MetricsLog log_;
-  MetricsLog documents_;  // each evaluation's losses by document
+  std::optional<RunLogs> logs_;  // opened anew where the run goes back
+  SpikeWatch watch_;
+  std::map<int64_t, int64_t> returns_;  // to each checkpoint
   TrainStep step_;
   double flops_;  // a token
   Ceiling ceiling_;
@@ -224,6 +288,7 @@ TrainReport finish(Session& session, Loop& loop, const RunFolder& folder, bool t
   report.summary.peak_bytes = peak_resident_bytes();
   if (s.seconds > 0) report.summary.tokens_per_second = static_cast<double>(s.tokens) / s.seconds;
   report.summary.mfu = loop.mfu(report.summary.tokens_per_second);
+  report.summary.spikes = loop.spikes();
   if (session.corpus->has_validation()) report.summary.validation = loop.validate();
   write_run_summary(folder.path(), session, report.summary);
   return report;

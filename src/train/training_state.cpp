@@ -31,6 +31,7 @@ nlohmann::ordered_json to_json(const TrainingState& state) {
             {"sequence_index", state.data.sequence_index},
             {"epoch", state.data.epoch},
             {"window_begin", state.data.window_begin}}},
+          {"batches_left_out", state.batches_left_out},
           {"ran", state.ran}};
 }
 
@@ -76,6 +77,7 @@ TrainingState read_training_state(const std::filesystem::path& checkpoint) {
                      .sequence_index = data.at("sequence_index"),
                      .epoch = data.at("epoch"),
                      .window_begin = data.at("window_begin")},
+            .batches_left_out = json.value("batches_left_out", int64_t{0}),
             .ran = json.at("ran").get<WhatRan>()};
   } catch (const nlohmann::json::exception& error) {
     fail({.what = "the training state cannot be read",

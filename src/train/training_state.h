@@ -16,8 +16,13 @@ struct TrainingState {
   int64_t step = 0;    // finished optimiser steps
   int64_t tokens = 0;  // predicted positions so far
   double seconds = 0;  // spent in training so far
-  DataPosition data;   // of the next step
+  DataPosition data;   // of the next batch
+  // Batches that going back left out (train.spike): the data is so far ahead of the step.
+  int64_t batches_left_out = 0;
   WhatRan ran;
+
+  // The batch plan's number of the next batch.
+  int64_t batch() const { return step + batches_left_out; }
 };
 
 // Writes trainer/state.json, trainer/config.toml and trainer/optimizer.safetensors.

@@ -53,6 +53,10 @@ class Run:
                 values.append(finite(line[key]))
         return at, values
 
+    def steps_of(self, key: str) -> list[int]:
+        """The steps of `series`."""
+        return [line["step"] for line in self.lines if key in line and "step" in line]
+
     def inner_series(self, key: str) -> dict[str, Series]:
         """Of a metric that is an object: a series for each of its names."""
         found: dict[str, Series] = {}
@@ -125,6 +129,13 @@ class Run:
             notes.append(
                 f"{self.name}: the last line of metrics.jsonl is half written and was left out; "
                 "the run is writing, or was stopped while it did."
+            )
+        acted = [line.get("spike/action") for line in self.lines]
+        skipped, returns = acted.count("skip"), acted.count("back")
+        if skipped or returns:
+            notes.append(
+                f"{self.name}: its spike policy left out {skipped} batches and went back "
+                f"{returns} times, so it did not see the same data as an arm that did not."
             )
         return notes
 

@@ -1,5 +1,6 @@
 """Figures of training: loss, difference, learning rate and gradient, speed and memory."""
 
+from . import spikes
 from .figure import Figure, gaps, legend_below, log_axis, panels, shortened, tokens_axis
 from .runs import Run
 from .statistics import number, smooth_between_gaps
@@ -63,6 +64,25 @@ def draw_raw_and_smooth(axes, study: Study, key: str, scale: float = 1.0) -> tup
     return shown_tokens, shown
 
 
+def mark_spikes(axes, study: Study) -> list[float]:
+    """A cross at the peak of each event; returns their losses."""
+    styles, peaks = looks_of(study), []
+    for run in study.runs:
+        tokens, values = run.series("train/loss")
+        for event in spikes.events_of(run):
+            if event["height"] is None:
+                continue
+            # The logged step at the peak or the next one behind it: tokens are known at these.
+            place = next((i for i, at in enumerate(run.steps_of("train/loss")) if at >= event["peak"]),
+                         None)  # fmt: skip
+            if place is None or values[place] is None:
+                continue
+            peaks.append(event["loss_before"] + event["height"])
+            axes.plot([tokens[place]], peaks[-1:], marker="x", markersize=6, mew=1.6,
+                      color=styles[run.label].colour, linestyle="none", gid="spike")  # fmt: skip
+    return peaks
+
+
 def draw_validation(axes, study: Study) -> tuple[list, list]:
     styles, shown_tokens, shown = looks_of(study), [], []
     for run in study.runs:
@@ -81,13 +101,14 @@ def draw_validation(axes, study: Study) -> tuple[list, list]:
 def loss_figure(study: Study) -> Figure:
     def draw(narrow: bool):
         figure, (train, validation) = panels(narrow, 2, 1 if narrow else 2, 3.1 if narrow else 4.2)
+        peaks = mark_spikes(train, study)
         for axes, title, (tokens, values) in (
             (train, "training", draw_raw_and_smooth(train, study, "train/loss")),
             (validation, "validation", draw_validation(validation, study)),
         ):
             axes.set_title(title)
             tokens_axis(axes, tokens)
-            log_axis(axes.yaxis, values)
+            log_axis(axes.yaxis, values + peaks if axes is train else values)
             axes.set_ylabel("loss (nats per token)")
             if not values:
                 axes.text(0.5, 0.5, "none logged", transform=axes.transAxes, ha="center")
@@ -101,7 +122,8 @@ def loss_figure(study: Study) -> Figure:
         "loss",
         "Loss",
         "Loss in nats per token against training tokens, both axes logarithmic. Training: thin is "
-        "each logged step, thick a running mean. Validation: every evaluation, no smoothing.",
+        "each logged step, thick a running mean, a cross the peak of a loss spike. Validation: "
+        "every evaluation, no smoothing.",
         "Two panels of falling curves, training and validation loss against tokens. "
         + (f"Validation loss at the end: {', '.join(ends)}." if ends else "No validation loss."),
         draw,

@@ -270,6 +270,14 @@ void add_train(std::vector<Field>& f, RunConfig& c) {
                large});
 }
 
+void add_spike(std::vector<Field>& f, RunConfig& c) {
+  f.push_back({"train.spike",
+               &c.train.spike,
+               noted,
+               "what a loss or gradient spike does: log it, leave its batch out, or go back",
+               {"note", "skip", "back"}});
+}
+
 void add_optimizer(std::vector<Field>& f, RunConfig& c) {
   OptimizerOptions& o = c.optimizer;
   f.push_back({"optimizer.lr", &o.lr, noted, "peak learning rate", {}, 0, 100});
@@ -321,6 +329,7 @@ std::vector<Field> run_fields(RunConfig& c) {
   add_data(fields, c);
   add_train(fields, c);
   add_experts(fields, c);
+  add_spike(fields, c);
   add_optimizer(fields, c);
   add_schedule(fields, c);
   fields.push_back(

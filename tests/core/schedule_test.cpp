@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "kha/core/schedule.h"
 
 #include <gtest/gtest.h>
 
