@@ -23,7 +23,7 @@ namespace kha::cli {
 namespace {
 
 struct Arguments {
-  std::string model, prompt, prompt_file, prompts, device = "cpu";
+  std::string model, prompt, prompt_file, prompts, device = "cpu", kv_cache = "model";
   int64_t max_tokens = 200;
   SamplingOptions sampling;
   std::optional<uint64_t> seed;
@@ -41,6 +41,7 @@ GenerateOptions options_of(const Arguments& a, const Arithmetic& arithmetic) {
                           .sampling = a.sampling,
                           .stops = a.stops,
                           .use_cache = !a.no_cache,
+                          .kv_cache = parse_kv_cache_kind(a.kv_cache, "--kv-cache"),
                           .device = arithmetic.device};
   options.sampling.seed = a.seed ? *a.seed : std::random_device()();
   return options;
@@ -75,7 +76,28 @@ struct Outcome {
   double tokens_per_second() const { return seconds > 0 ? double(result.ids.size()) / seconds : 0; }
 };
 
-void print_json(const Outcome& o) {
+// "float32", or what the numbers are rounded to.
+std::string cache_numbers(const Arguments& a) {
+  return a.kv_cache == "model" ? "float32" : a.kv_cache + " with a float32 scale a head";
+}
+
+std::string cache_text(const GenerateResult& result, const Arguments& a) {
+  if (!result.cache) return "no cache";
+  const CacheUse& use = *result.cache;
+  return fmt::format("KV cache in {}: {} bytes a token, {} bytes for {} positions",
+                     cache_numbers(a), use.bytes_per_token, use.bytes, use.positions);
+}
+
+nlohmann::ordered_json cache_json(const GenerateResult& result, const Arguments& a) {
+  if (!result.cache) return nullptr;
+  const CacheUse& use = *result.cache;
+  return {{"numbers", cache_numbers(a)},
+          {"bytes_a_token", use.bytes_per_token},
+          {"positions", use.positions},
+          {"bytes", use.bytes}};
+}
+
+void print_json(const Outcome& o, const Arguments& a) {
   nlohmann::ordered_json json{{"text", o.result.text}, {"reason", to_string(o.result.reason)}};
   if (o.result.stop) json["stop"] = *o.result.stop;
   json.update({{"ids", o.result.ids},
@@ -83,6 +105,7 @@ void print_json(const Outcome& o) {
                {"prompt_tokens", o.prompt_tokens},
                {"tokens_per_second", o.tokens_per_second()},
                {"seed", o.seed},
+               {"kv_cache", cache_json(o.result, a)},
                {"ran", o.ran}});
   // Bytes that are no UTF-8 cannot stand in JSON; `ids` has them.
   print_piece(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
@@ -94,8 +117,7 @@ void print_summary(const Outcome& o, const Arguments& a) {
       stderr, "{}: {} tokens after {} of prompt, {:.1f} tokens/s, {}, {} on {}, {} threads, {}\n",
       in_words(o.result.reason), o.result.ids.size(), o.prompt_tokens, o.tokens_per_second(),
       a.sampling.temperature == 0 ? std::string("no sampling") : fmt::format("seed {}", o.seed),
-      o.ran.at("precision"), o.ran.at("device"), o.ran.at("threads"),
-      a.no_cache ? "no cache" : "KV cache");
+      o.ran.at("precision"), o.ran.at("device"), o.ran.at("threads"), cache_text(o.result, a));
 }
 
 // One prompt a line; an empty line is an empty prompt.
@@ -129,13 +151,16 @@ void print_batch(const std::vector<std::string>& prompts,
   }
   const double speed = seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
   if (a.json) {
-    const nlohmann::ordered_json json{
-        {"texts", texts}, {"tokens_per_second", speed}, {"seed", seed}, {"ran", ran}};
+    const nlohmann::ordered_json json{{"texts", texts},
+                                      {"tokens_per_second", speed},
+                                      {"seed", seed},
+                                      {"kv_cache", cache_json(results.front(), a)},
+                                      {"ran", ran}};
     return print_piece(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
                        "\n");
   }
-  fmt::print(stderr, "{} texts in one batch: {} tokens, {:.1f} tokens/s, seed {}\n", results.size(),
-             tokens, speed, seed);
+  fmt::print(stderr, "{} texts in one batch: {} tokens, {:.1f} tokens/s, seed {}, {}\n",
+             results.size(), tokens, speed, seed, cache_text(results.front(), a));
 }
 
 // Every prompt of a file in one batch.
@@ -178,7 +203,7 @@ int run(const Arguments& a) {
       .seed = options.sampling.seed,
       .ran = what_ran(arithmetic, model.config)};
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  a.json ? print_json(outcome) : print_summary(outcome, a);
+  a.json ? print_json(outcome, a) : print_summary(outcome, a);
   return 0;
 }
 
@@ -218,8 +243,13 @@ Command generate_command() {
             add_sampling(app, *a);
             app.add_option("--stop", a->stops, "end before this text; may be given more than once")
                 ->allow_extra_args(false);
-            app.add_flag("--no-cache", a->no_cache,
-                         "compute every token from the whole text before it");
+            auto* no_cache = app.add_flag("--no-cache", a->no_cache,
+                                          "compute every token from the whole text before it");
+            app.add_option("--kv-cache", a->kv_cache,
+                           "numbers of the cache: model, those of the arithmetic, or int8, a byte "
+                           "an element with a scale a head and position")
+                ->excludes(no_cache)
+                ->capture_default_str();
             app.add_option("--device", a->device, "cpu or cuda")
                 ->check(CLI::IsMember({"cpu", "cuda"}))
                 ->capture_default_str();

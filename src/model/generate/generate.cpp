@@ -39,7 +39,9 @@ GenerateResult generate(const LoadedModel& model, std::vector<std::int64_t> prom
   OneText text(model, std::move(prompt), options, on_text);
   NextLogits logits(model, options, text.positions());
   while (!text.ended()) text.continue_with(logits.after(text.ids(), text.vocabulary()));
-  return text.finish();
+  GenerateResult result = text.finish();
+  result.cache = logits.cache_use();
+  return result;
 }
 
 }  // namespace kha

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kha/core/kv_cache_kind.h"
 #include "kha/ops/knock_plan.h"
 #include "model/generate/sampler.h"
 #include "model/model_io.h"
@@ -32,10 +33,18 @@ struct GenerateOptions {
   SamplingOptions sampling = {};
   std::vector<std::string> stops = {};
   bool use_cache = true;  // false: every token is computed from the whole text before it
+  KvCacheKind kv_cache = KvCacheKind::model;
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
   // Weight space would form M W again for every token.
   KnockPlan plan = KnockPlan::activation_space;
+};
+
+// The cache that a text was written with.
+struct CacheUse {
+  std::int64_t bytes_per_token = 0;  // of all layers, scales included
+  std::int64_t positions = 0;        // that it has room for, of all texts
+  std::int64_t bytes = 0;            // of that room
 };
 
 struct GenerateResult {
@@ -43,6 +52,7 @@ struct GenerateResult {
   std::string text;               // their bytes, cut at the stop text
   EndReason reason = EndReason::length;
   std::optional<std::string> stop = {};  // the stop text that ended it
+  std::optional<CacheUse> cache = {};    // none without a cache
 };
 
 // Continues `prompt`; an empty one starts from the end mark, which stands before every document in

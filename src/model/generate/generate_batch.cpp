@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "model/decoder.h"
+#include "model/generate/next_logits.h"
 #include "model/generate/one_text.h"
 
 namespace kha {
@@ -23,7 +24,9 @@ class PaddedRows {
         decoder_(model.config, model.parameters.to(device_).cast(options.dtype), options.plan,
                  columns) {
     const auto batch = static_cast<std::int64_t>(texts.size());
-    if (options.use_cache) cache_.emplace(model.config, batch, columns, options.dtype, device_);
+    if (options.use_cache) {
+      cache_.emplace(model.config, batch, columns, options.dtype, device_, options.kv_cache);
+    }
     std::int64_t longest = 0;
     for (const OneText& text : texts) longest = std::max(longest, length_of(text));
     ids_ = at::zeros({batch, longest}, at::kLong);
@@ -45,6 +48,8 @@ class PaddedRows {
         .to(at::kCPU, at::kFloat)
         .contiguous();
   }
+
+  std::optional<CacheUse> cache_use() const { return use_of(cache_); }
 
   // The last id of each text that goes on; padding behind one that has ended.
   void add_column(const std::vector<OneText>& texts) {
@@ -115,6 +120,7 @@ std::vector<GenerateResult> generate_batch(const LoadedModel& model,
   const auto all_ended = [&] {
     return std::all_of(texts.begin(), texts.end(), [](const OneText& t) { return t.ended(); });
   };
+  std::optional<CacheUse> use;
   if (!texts.empty() && !all_ended()) {
     PaddedRows rows(model, options, texts, columns_for(texts));
     while (true) {
@@ -122,8 +128,12 @@ std::vector<GenerateResult> generate_batch(const LoadedModel& model,
       if (all_ended()) break;
       rows.add_column(texts);
     }
+    use = rows.cache_use();
   }
-  for (OneText& text : texts) results.push_back(text.finish());
+  for (OneText& text : texts) {
+    results.push_back(text.finish());
+    results.back().cache = use;
+  }
   return results;
 }
 

@@ -22,7 +22,15 @@ NextLogits::NextLogits(const LoadedModel& model, const GenerateOptions& options,
     : decoder_(model.config, model.parameters.to(options.device).cast(options.dtype), options.plan,
                positions),
       device_(options.device) {
-  if (options.use_cache) cache_.emplace(model.config, 1, positions, options.dtype, options.device);
+  if (options.use_cache) {
+    cache_.emplace(model.config, 1, positions, options.dtype, options.device, options.kv_cache);
+  }
+}
+
+std::optional<CacheUse> use_of(const std::optional<KvCache>& cache) {
+  if (!cache) return {};
+  const int64_t places = cache->batch() * cache->capacity();
+  return CacheUse{cache->bytes() / places, places, cache->bytes()};
 }
 
 std::vector<float> NextLogits::after(std::span<const std::int64_t> ids, std::int64_t count) {

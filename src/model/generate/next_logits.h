@@ -11,6 +11,9 @@
 
 namespace kha {
 
+// None without a cache.
+std::optional<CacheUse> use_of(const std::optional<KvCache>& cache);
+
 class NextLogits {
  public:
   // Room for `positions` tokens.
@@ -19,6 +22,7 @@ class NextLogits {
   // The logits after the last of `ids`, the first `count` of the vocabulary, as float32. A cache
   // takes the ids that it has not seen; `ids` only ever grow.
   std::vector<float> after(std::span<const std::int64_t> ids, std::int64_t count);
+  std::optional<CacheUse> cache_use() const { return use_of(cache_); }
 
  private:
   Decoder decoder_;
