@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "cli/cache_loss.h"
 #include "cli/commands.h"
 #include "cli/open_model.h"
 #include "cli/text_shard.h"
@@ -16,7 +18,8 @@ namespace {
 struct Arguments {
   std::string model, device = "cpu", precision = "fp32";
   std::vector<std::string> text;
-  int64_t context = 0, rows = 8, max_tokens = 0;
+  std::string kv_cache;  // empty: one pass over each window, without a cache
+  int64_t context = 0, rows = 8, max_tokens = 0, stretch = 64;
   bool json = false;
   Packing packing;
 };
@@ -29,12 +32,37 @@ Arithmetic arithmetic_of(const Arguments& arguments, const ModelConfig& model) {
   config.train.context = arguments.context;
   config.train.batch = arguments.rows;
   std::vector<std::string> warnings;
-  const Arithmetic arithmetic = resolve_arithmetic(config, warnings);
+  Arithmetic arithmetic = resolve_arithmetic(config, warnings);
+  if (!arguments.kv_cache.empty()) {
+    arithmetic.plan = choose_knock_plan(arguments.rows * arguments.stretch, model.hidden_size);
+  }
   for (const auto& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
   return arithmetic;
 }
 
+void print_through_cache(const Arguments& a, const std::vector<CacheLoss>& losses,
+                         const Arithmetic& arithmetic, Progress& progress) {
+  const Evaluation& e = losses.front().evaluation;
+  if (a.json) {
+    nlohmann::ordered_json json = cache_json(losses);
+    json.update({{"targets", e.targets},
+                 {"bytes", e.bytes},
+                 {"documents", e.documents.size()},
+                 {"context", a.context},
+                 {"stretch", a.stretch},
+                 {"ran", what_ran(arithmetic)}});
+    return fmt::print("{}\n", json.dump(2));
+  }
+  progress.line(fmt::format(
+      "{}over {} tokens of {} documents in windows of {}, decoded through the cache {} tokens at "
+      "once, {} on {}",
+      cache_table(losses), e.targets, e.documents.size(), a.context, a.stretch,
+      what_ran(arithmetic)["precision"], what_ran(arithmetic)["device"]));
+}
+
 int run(Arguments arguments) {
+  std::optional<KvCacheKind> kind;
+  if (!arguments.kv_cache.empty()) kind = parse_kv_cache_kind(arguments.kv_cache, "--kv-cache");
   const LoadedModel model = open_model(arguments.model);
   const TextShard text(arguments.text, model.tokenizer);
   if (arguments.context == 0) arguments.context = model.config.max_position_embeddings;
@@ -45,11 +73,21 @@ int run(Arguments arguments) {
                             .boundary = BoundaryTargets::counted,
                             .packing = arguments.packing};
   Progress progress("");
+  const auto passing = [&](int64_t done, int64_t all) {
+    if (!arguments.json) progress.passing(fmt::format("{:.0f} %", 100.0 * done / all));
+  };
+  const Parameters parameters = model.parameters.to(arithmetic.device);
+  if (kind) {
+    const auto decode = [&](KvCacheKind each) {
+      return evaluate_through_cache(model.config, parameters, arithmetic, text.shard(),
+                                    *model.tokenizer, plan, {each, arguments.stretch}, passing);
+    };
+    print_through_cache(arguments, cache_losses(model.config, *kind, arithmetic.dtype, decode),
+                        arithmetic, progress);
+    return 0;
+  }
   const Evaluation e =
-      evaluate(model.config, model.parameters.to(arithmetic.device), arithmetic, text.shard(),
-               *model.tokenizer, plan, [&](int64_t done, int64_t all) {
-                 if (!arguments.json) progress.passing(fmt::format("{:.0f} %", 100.0 * done / all));
-               });
+      evaluate(model.config, parameters, arithmetic, text.shard(), *model.tokenizer, plan, passing);
   if (arguments.json) {
     const nlohmann::ordered_json json{{"loss", e.loss()},
                                       {"perplexity", e.perplexity()},
@@ -87,6 +125,14 @@ Command eval_command() {
         app.add_option("--device", a->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
         app.add_option("--precision", a->precision, "fp32, bf16 or auto")
             ->check(CLI::IsMember({"fp32", "bf16", "auto"}));
+        auto* kv_cache = app.add_option(
+            "--kv-cache", a->kv_cache,
+            "decode the text through a KV cache: model, in the numbers of the arithmetic, or int8, "
+            "which prints what its rounding costs beside that");
+        app.add_option("--stretch", a->stretch, "tokens decoded at once")
+            ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+            ->needs(kv_cache)
+            ->capture_default_str();
         app.add_flag("--document-mask", a->packing.document_mask,
                      "a token sees its own document only, as data.document_mask trains");
         app.add_flag("--reset-positions", a->packing.reset_positions,

@@ -1,6 +1,6 @@
 #include "train/evaluate.h"
 
-#include <ATen/core/Tensor.h>
+#include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <numbers>
 
 #include "kha/core/error.h"
+#include "kha/ops/head_loss.h"
+#include "model/decoder.h"
 
 namespace kha {
 namespace {
@@ -44,10 +46,13 @@ void add(Evaluation& sum, const Evaluation& part, int64_t first_document) {
   }
 }
 
-Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
-                    const Arithmetic& arithmetic, const TokenShard& shard,
-                    const Tokenizer& tokenizer, const EvaluationPlan& plan,
-                    const std::function<void(int64_t, int64_t)>& progress) {
+namespace {
+
+// `losses_of` gives the losses of a batch's targets, [rows * context] float32.
+Evaluation evaluate_windows(const TokenShard& shard, const Tokenizer& tokenizer,
+                            const EvaluationPlan& plan, at::Device device,
+                            const std::function<at::Tensor(const BatchTensors&)>& losses_of,
+                            const std::function<void(int64_t, int64_t)>& progress) {
   const at::NoGradGuard no_grad;
   const auto windows = evaluation_windows(shard.tokens(), plan.context, plan.max_tokens);
   const auto count = static_cast<int64_t>(windows.size());
@@ -56,8 +61,7 @@ Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
   for (int64_t begin = 0; begin < count; begin += plan.rows) {
     const int64_t rows = std::min(plan.rows, count - begin);
     fill_batch(shard, std::span(windows).subspan(begin, rows), plan.context, plan.boundary, batch);
-    const BatchTensors tensors = to_tensors(batch, plan.packing, arithmetic.device);
-    add_batch(batch, target_losses(config, parameters, tensors, arithmetic), tokenizer, evaluation);
+    add_batch(batch, losses_of(to_tensors(batch, plan.packing, device)), tokenizer, evaluation);
     if (progress) progress(begin + rows, count);
   }
   if (evaluation.targets == 0) {
@@ -67,6 +71,59 @@ Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
           .found = std::to_string(shard.tokens())});
   }
   return evaluation;
+}
+
+// [rows * context] float32, from hidden states that come in stretches.
+at::Tensor losses_through_cache(const ModelConfig& config, const Parameters& parameters,
+                                const BatchTensors& batch, const Arithmetic& arithmetic,
+                                const CachePlan& plan) {
+  const int64_t length = batch.ids.size(1);
+  const Decoder decoder(config, parameters.cast(arithmetic.dtype), arithmetic.plan, length);
+  KvCache cache(config, batch.ids.size(0), length, arithmetic.dtype, arithmetic.device, plan.kind);
+  std::vector<at::Tensor> hidden;
+  while (cache.length() < length) {
+    const int64_t next = std::min(plan.stretch, length - cache.length());
+    hidden.push_back(decoder.hidden(batch.ids.narrow(1, cache.length(), next), &cache));
+  }
+  return ops::head_loss(at::cat(hidden, 1).flatten(0, 1), decoder.head(), batch.targets.flatten())
+      .to(at::kFloat);
+}
+
+void check(const CachePlan& cache, const Packing& packing) {
+  if (packing.document_mask || packing.reset_positions) {
+    fail({.what = "a window with several documents cannot be decoded through a KV cache",
+          .cause = "cached positions are one text",
+          .next = "leave out --document-mask and --reset-positions"});
+  }
+  if (cache.stretch >= 1) return;
+  fail({.what = "a text cannot be decoded in such stretches",
+        .where = "--stretch",
+        .expected = "1 or more tokens at once",
+        .found = std::to_string(cache.stretch)});
+}
+
+}  // namespace
+
+Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
+                    const Arithmetic& arithmetic, const TokenShard& shard,
+                    const Tokenizer& tokenizer, const EvaluationPlan& plan,
+                    const std::function<void(int64_t, int64_t)>& progress) {
+  const auto losses_of = [&](const BatchTensors& batch) {
+    return target_losses(config, parameters, batch, arithmetic);
+  };
+  return evaluate_windows(shard, tokenizer, plan, arithmetic.device, losses_of, progress);
+}
+
+Evaluation evaluate_through_cache(const ModelConfig& config, const Parameters& parameters,
+                                  const Arithmetic& arithmetic, const TokenShard& shard,
+                                  const Tokenizer& tokenizer, const EvaluationPlan& plan,
+                                  const CachePlan& cache,
+                                  const std::function<void(int64_t, int64_t)>& progress) {
+  check(cache, plan.packing);
+  const auto losses_of = [&](const BatchTensors& batch) {
+    return losses_through_cache(config, parameters, batch, arithmetic, cache);
+  };
+  return evaluate_windows(shard, tokenizer, plan, arithmetic.device, losses_of, progress);
 }
 
 }  // namespace kha

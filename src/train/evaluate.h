@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "kha/core/batch.h"
+#include "kha/core/kv_cache_kind.h"
 #include "kha/core/paired_difference.h"
 #include "kha/core/token_shard.h"
 #include "kha/core/tokenizer.h"
@@ -33,6 +34,13 @@ struct EvaluationPlan {
   Packing packing = {};
 };
 
+// How a text is decoded through a KV cache: `stretch` tokens at once, each window from an empty
+// one.
+struct CachePlan {
+  KvCacheKind kind = KvCacheKind::model;
+  int64_t stretch = 64;
+};
+
 // Adds the figures of another shard, whose documents are counted from `first_document` on.
 void add(Evaluation& sum, const Evaluation& part, int64_t first_document);
 
@@ -41,5 +49,13 @@ Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
                     const Arithmetic& arithmetic, const TokenShard& shard,
                     const Tokenizer& tokenizer, const EvaluationPlan& plan,
                     const std::function<void(int64_t, int64_t)>& progress = {});
+
+// The same windows decoded through a cache, as generation reads it. Windows are one text each: a
+// plan with packing is an Error.
+Evaluation evaluate_through_cache(const ModelConfig& config, const Parameters& parameters,
+                                  const Arithmetic& arithmetic, const TokenShard& shard,
+                                  const Tokenizer& tokenizer, const EvaluationPlan& plan,
+                                  const CachePlan& cache,
+                                  const std::function<void(int64_t, int64_t)>& progress = {});
 
 }  // namespace kha
