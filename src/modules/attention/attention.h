@@ -43,9 +43,18 @@ class Attention {
   virtual at::Tensor aggregate(const at::Tensor& heads_BTHD) const = 0;
 };
 
-// The system that the configuration names, over one layer's parameters.
+// How a system whose keys and values are products of what it caches decodes; others have one form.
+enum class DecodeForm {
+  fewest_operations,  // of the two below, by a count
+  absorbed,           // on what is cached
+  formed,             // keys and values of every cached position, anew in each step
+};
+
+// The system that the configuration names, over one layer's parameters. Fails for a form by name of
+// a system that has one form.
 std::unique_ptr<Attention> make_attention(const ModelConfig& config, const Parameters& parameters,
-                                          int64_t layer, KnockPlan plan);
+                                          int64_t layer, KnockPlan plan,
+                                          DecodeForm form = DecodeForm::fewest_operations);
 
 // o_proj of the heads side by side: [B, T, H, D] -> [B, T, d]. `bias` may be undefined.
 at::Tensor output_projection(const at::Tensor& heads_BTHD, const at::Tensor& weight,
@@ -62,6 +71,6 @@ std::unique_ptr<Attention> make_collaborative(const ModelConfig& config,
                                               const Parameters& parameters, int64_t layer,
                                               KnockPlan plan);
 std::unique_ptr<Attention> make_latent(const ModelConfig& config, const Parameters& parameters,
-                                       int64_t layer, KnockPlan plan);
+                                       int64_t layer, KnockPlan plan, DecodeForm form);
 
 }  // namespace kha

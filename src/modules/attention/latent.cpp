@@ -27,9 +27,11 @@ std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
 
 class Latent : public Attention {
  public:
-  Latent(const ModelConfig& c, const Parameters& parameters, int64_t layer, KnockPlan plan)
+  Latent(const ModelConfig& c, const Parameters& parameters, int64_t layer, KnockPlan plan,
+         DecodeForm form)
       : config_(c),
         plan_(plan),
+        form_(form),
         q_map_(parameters, layer, KnockSlot::q, c.knocks.at(layer).q),
         k_map_(parameters, layer, KnockSlot::k, c.knocks.at(layer).k),
         v_map_(parameters, layer, KnockSlot::v, c.knocks.at(layer).v) {
@@ -104,6 +106,7 @@ class Latent : public Attention {
   // cached position. Only in decoding: its sums are others than those of training.
   bool absorbs(int64_t queries, int64_t positions) const {
     if (at::GradMode::is_enabled() || queries == positions) return false;
+    if (form_ != DecodeForm::fewest_operations) return form_ == DecodeForm::absorbed;
     const int64_t formed = kv_width(), latent = config_.kv_latent;
     return queries * (2 * latent - formed) < formed * latent;
   }
@@ -149,40 +152,46 @@ class Latent : public Attention {
         .reshape({config_.num_attention_heads, batch * length, width});
   }
 
-  // Queries [B, T, H, D + d_R] over latents [B, S, h_c, d_c]. The scale stays that of the head's
-  // width: 1 / sqrt(D + d_R).
+  // Queries [B, T, H, D + d_R] over latents [B, S, h_c, d_c], one latent head after the other: each
+  // is read where it lies in the cache, once for the scores and once for the sums.
   at::Tensor attend_absorbed(const at::Tensor& queries, const CacheEntry& cache,
                              const PackedLayout* layout) const {
     const int64_t batch = queries.size(0), length = queries.size(1), width = config_.head_dim,
-                  heads = config_.num_attention_heads;
+                  heads = config_.num_attention_heads, value = config_.value_width();
     const at::Tensor kv_b = kv_b_.view({heads, kv_width(), config_.kv_latent});
     const at::Tensor by_head = queries.permute({2, 0, 1, 3}).flatten(1, 2);  // [H, B T, D + d_R]
     at::Tensor plain = by_head.narrow(2, 0, width);
     if (k_map_.kind() == KnockKind::linear) plain = at::matmul(plain, k_map_.matrix());
     const at::Tensor q = to_groups(at::bmm(plain, kv_b.narrow(1, 0, width)), batch);
     const at::Tensor turned = to_groups(by_head.narrow(2, width, config_.rope_head_dim), batch);
-    const at::Tensor latents = cache[0].transpose(1, 2);  // [B, h_c, S, d_c]
-    const at::Tensor rotated = cache[1].transpose(1, 2);  // [B, 1, S, d_R]
-    const at::Tensor scores =
-        at::matmul(q, latents.transpose(2, 3)) + at::matmul(turned, rotated.transpose(2, 3));
-    const at::Tensor weights = weights_of(scores, length, layout).to(latents.scalar_type());
-    const at::Tensor sums = to_heads(at::matmul(weights, latents));  // [H, B T, d_c]
-    const int64_t value = config_.value_width();
-    const at::Tensor values = at::bmm(sums, kv_b.narrow(1, width, value).transpose(1, 2));
+    std::vector<at::Tensor> sums;
+    for (int64_t j = 0; j < config_.latent_heads; ++j) {
+      sums.push_back(sum_of_latents(q.select(1, j), turned.select(1, j), cache[0].select(2, j),
+                                    cache[1].select(2, 0), layout));
+    }
+    const at::Tensor summed = to_heads(at::stack(sums, 1));  // [H, B T, d_c]
+    const at::Tensor values = at::bmm(summed, kv_b.narrow(1, width, value).transpose(1, 2));
     return v_map_(values.view({heads, batch, length, value}).permute({1, 2, 0, 3}));
   }
 
-  // Softmax over the S positions of scores [B, h_c, g T, S] (h_c g are the heads), T the last.
-  at::Tensor weights_of(const at::Tensor& scores, int64_t length,
-                        const PackedLayout* layout) const {
-    const at::Tensor by_head =
-        scores.view({scores.size(0), config_.num_attention_heads, length, scores.size(3)});
+  // Of one latent head: queries [B, g T, d_c] and [B, g T, d_R] over latents [B, S, d_c] and the
+  // rotated key [B, S, d_R]; [B, g T, d_c]. The scale stays that of the head's width,
+  // 1 / sqrt(D + d_R).
+  at::Tensor sum_of_latents(const at::Tensor& q, const at::Tensor& turned,
+                            const at::Tensor& latents, const at::Tensor& rotated,
+                            const PackedLayout* layout) const {
     const double scale = 1 / std::sqrt(config_.head_dim + config_.rope_head_dim);
-    return causal_softmax(by_head, layout, scale).view(scores.sizes());
+    const at::Tensor scores =
+        at::baddbmm(at::bmm(turned, rotated.transpose(1, 2)), q, latents.transpose(1, 2));
+    const at::Tensor by_head =
+        scores.view({scores.size(0), group(), scores.size(1) / group(), scores.size(2)});
+    const at::Tensor weights = causal_softmax(by_head, layout, scale).view(scores.sizes());
+    return at::bmm(weights.to(latents.scalar_type()), latents);
   }
 
   ModelConfig config_;
   KnockPlan plan_;
+  DecodeForm form_;
   Knock q_map_, k_map_, v_map_;
   at::Tensor q_a_, q_a_bias_, q_a_norm_, q_b_, kv_a_, kv_a_bias_, kv_a_norm_, kv_b_, out_,
       out_bias_;
@@ -191,8 +200,8 @@ class Latent : public Attention {
 }  // namespace
 
 std::unique_ptr<Attention> make_latent(const ModelConfig& config, const Parameters& parameters,
-                                       int64_t layer, KnockPlan plan) {
-  return std::make_unique<Latent>(config, parameters, layer, plan);
+                                       int64_t layer, KnockPlan plan, DecodeForm form) {
+  return std::make_unique<Latent>(config, parameters, layer, plan, form);
 }
 
 }  // namespace kha
