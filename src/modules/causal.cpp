@@ -1,6 +1,7 @@
 #include "modules/causal.h"
 
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 
 #include <algorithm>
@@ -23,6 +24,30 @@ at::Tensor same_document(const std::vector<int64_t>& lengths, int64_t positions,
   const at::Tensor number =
       at::repeat_interleave(at::arange(each.numel(), each.options()), each).view({-1, positions});
   return number.unsqueeze(2).eq(number.unsqueeze(1)).unsqueeze(1);
+}
+
+// Blocks that the query heads of one position are cut into: one for each KV head, or more of them
+// where the threads are more.
+int64_t blocks_of_one_query(int64_t batch, int64_t heads, int64_t kv_heads) {
+  const int64_t group = heads / kv_heads;
+  for (int64_t parts = 1; parts < group; ++parts) {
+    if (group % parts == 0 && batch * kv_heads * parts >= at::get_num_threads()) {
+      return kv_heads * parts;
+    }
+  }
+  return heads;
+}
+
+// One query a head: those that share a KV head stand as rows of one product, which reads its keys
+// once and not once a head.
+at::Tensor attend_one(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values) {
+  const int64_t batch = queries.size(0), heads = queries.size(2), kv_heads = keys.size(2);
+  const int64_t blocks = blocks_of_one_query(batch, heads, kv_heads);
+  const at::Tensor q = queries.reshape({batch, blocks, heads / blocks, queries.size(3)});
+  const at::Tensor y = at::scaled_dot_product_attention(
+      q, keys.transpose(1, 2), values.transpose(1, 2), /*attn_mask=*/std::nullopt,
+      /*dropout_p=*/0.0, /*is_causal=*/false, /*scale=*/std::nullopt, blocks != kv_heads);
+  return y.reshape({batch, 1, heads, values.size(3)});
 }
 
 at::Tensor widened(const at::Tensor& x, int64_t width) {
@@ -62,6 +87,9 @@ at::Tensor attend_whole(const at::Tensor& queries, const at::Tensor& keys, const
   if (has_padding(layout)) return attend_text(queries, keys, values, *layout);
   const int64_t length = queries.size(1), cached = keys.size(1);
   assert(length <= cached);
+  if (length == 1 && queries.size(2) != keys.size(2) && values.size(3) == queries.size(3)) {
+    return attend_one(queries, keys, values);
+  }
   if (length == cached && length > 1) return attend(queries, keys, values, {}, /*causal=*/true);
   return attend(queries, keys, values, causal_mask(length, cached, nullptr, queries.device()),
                 /*causal=*/false);
