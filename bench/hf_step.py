@@ -1,4 +1,5 @@
-"""The training step of transformers' Qwen3, as kha's bench-step makes its own: the same commands.
+"""The training step of a peer, transformers' Qwen3 or another, as kha's bench-step makes its own: the
+same commands.
 
 Eager, SDPA attention, the model's own loss, clipping by torch, fused AdamW. `batch JSON` sets the
 ids and targets of the steps that follow.
@@ -10,16 +11,15 @@ import sys
 import time
 
 import torch
-from transformers import Qwen3ForCausalLM
 
+from bench import peer_models
 from bench.process import minor_faults, reset_peak, status_bytes
 
 
 class Step:
     def __init__(self, options):
         torch.set_num_threads(options.threads)
-        self.model = Qwen3ForCausalLM.from_pretrained(
-            options.model, dtype=getattr(torch, options.dtype), attn_implementation="sdpa")
+        self.model = peer_models.load(options.model, options.peer, getattr(torch, options.dtype))
         self.model.train()
         self.clip = options.clip
         matrices = [p for p in self.model.parameters() if p.dim() >= 2]
@@ -72,6 +72,9 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--peer", default="qwen3", choices=["qwen3", "deepseek", "straight"],
+                        help="whose attention: transformers' Qwen3 or DeepSeek, or a straight "
+                             "composition of torch's operators")
     parser.add_argument("--lr", type=float, required=True)
     parser.add_argument("--weight-decay", type=float, required=True)
     parser.add_argument("--clip", type=float, required=True)

@@ -70,6 +70,15 @@ def head_table(rows, markdown):
                         for row in rows], markdown)
 
 
+def decode_table(rows, markdown):
+    head = ["decode step of one MLA layer", "ms", "best ms", "tokens/s", "faster than formed anew",
+            "cache MB", "bytes a token"]
+    return table(head, [[f"{row['contender']}, {row['form']}", f"{row['median_s'] * 1e3:.2f}",
+                         f"{row['best_s'] * 1e3:.2f}", f"{row['batch'] / row['median_s']:.0f}",
+                         ratio_text(row["faster_than_formed"]), f"{row['cache_bytes'] / 1e6:.1f}",
+                         f"{row['cache_bytes_a_token']:.0f}"] for row in rows], markdown)
+
+
 def target_table(result, markdown):
     rows = []
     for each in judge_all(result):
@@ -83,6 +92,7 @@ STEP_TITLES = {
     "peer": "The training step beside transformers",
     "tokens": "Scaling in tokens, beside transformers",
     "heads": "Scaling in heads, with the mlp map",
+    "systems": "The training step of each attention beside the same maths in torch",
 }
 
 
@@ -99,6 +109,9 @@ def sections(result, markdown):
             yield f"{title} ({len(rows[0]['seconds'])} steps each)", step_table(rows, markdown)
     if result.get("head"):
         yield "Peak memory of head and loss", head_table(result["head"], markdown)
+    if rows := result.get("decode"):
+        title = f"Decoding behind {rows[0]['case']} ({len(rows[0]['seconds'])} steps each)"
+        yield title, decode_table(rows, markdown)
     if not result.get("quick"):
         yield "Must reach", target_table(result, markdown)
 

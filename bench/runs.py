@@ -116,6 +116,26 @@ def run_head(options):
                                              len(cases) * len(head_loss.available())))
 
 
+def run_systems(options, threads):
+    from bench import steps
+
+    rounds = options.rounds or (3 if options.quick else 10)
+    cases = shapes.system_cases(shapes.QUICK_MAPS_STEP if options.quick else shapes.SYSTEM_STEP)
+    peers = sum(1 + len(steps.SYSTEM_PEERS[case.attention]) for case in cases)
+    progress = Progress("step of each attention", rounds * peers)
+    return [row for case in cases
+            for row in checked(steps.measure_system(case, threads, rounds, progress))]
+
+
+def run_decode(options, threads):
+    from bench import decode
+
+    rounds = options.rounds or (3 if options.quick else 12)
+    case = shapes.QUICK_DECODE if options.quick else shapes.DECODE
+    return checked(decode.measure(case, threads, rounds,
+                                  Progress("decode", rounds * len(decode.RUNS))))
+
+
 def run_all(options, arguments, contenders=None):
     """The result as it is written to JSON."""
     import knocking_heads  # noqa: F401  (loads the operators)
@@ -136,6 +156,10 @@ def run_all(options, arguments, contenders=None):
         result.setdefault("steps", {}).update(run_steps(options, threads))
     if "scaling" in options.parts:
         result.setdefault("steps", {}).update(run_scaling(options, threads))
+    if "systems" in options.parts:
+        result.setdefault("steps", {})["systems"] = run_systems(options, threads)
     if "head" in options.parts:
         result["head"] = run_head(options)
+    if "decode" in options.parts:
+        result["decode"] = run_decode(options, threads)
     return result

@@ -55,6 +55,8 @@ class StepCase:
     batch: int
     context: int
     setting: str = "baseline"  # of knock.setting
+    attention: str = "gqa"
+    parts: tuple = ()  # ((key of the model's configuration, value), ...) of this attention
 
     @property
     def tokens(self):
@@ -150,3 +152,51 @@ def map_variants(case):
 
 def mlp_variants(case):
     return [replace(case, setting=setting) for setting in ("baseline", "kha-mlp")]
+
+
+def of_system(case, attention, **parts):
+    """The same step with another attention. Latent ones have keys and values for every head."""
+    kv_heads = case.heads if attention in ("mla", "gla") else case.kv_heads
+    latent = parts.get("query_latent")
+    extra = "" if latent is None else ", query latent" if latent else ", no query latent"
+    return replace(case, name=f"{attention}{extra}, {case.name}", attention=attention,
+                   kv_heads=kv_heads, parts=tuple(parts.items()))
+
+
+def system_cases(case):
+    """Every attention: the widths of a head's parts are those of the papers, in units of D."""
+    d, half = case.dim, case.dim // 2
+    latent = {"rope_head_dim": half, "kv_latent": 4 * d, "latent_heads": 1}
+    return [of_system(case, "gqa"), of_system(case, "gta", rope_head_dim=half),
+            of_system(case, "mla", **latent, query_latent=8 * d),
+            of_system(case, "mla", **latent, query_latent=0),
+            of_system(case, "gla", rope_head_dim=half, kv_latent=2 * d, latent_heads=2,
+                      query_latent=8 * d)]
+
+
+# The systems' step: as deep and wide as fits a minute, heads of the step's targets.
+SYSTEM_STEP = replace(PEER_STEP, name="2 x d 512", layers=2, batch=2)
+
+
+@dataclass(frozen=True)
+class DecodeCase:
+    """A decode step of one layer's latent attention behind `positions` cached ones."""
+
+    positions: int
+    width: int
+    heads: int
+    dim: int
+    rotated: int
+    latent: int
+    query_latent: int
+    batch: int = 1
+
+    @property
+    def name(self):
+        return (f"{self.positions} positions, d {self.width}, {self.heads} heads of {self.dim}, latent "
+                f"{self.latent} + {self.rotated}" + (f", {self.batch} texts" * (self.batch > 1)))
+
+
+# The paper's MLA at its 0.8B model's width.
+DECODE = DecodeCase(4096, 1536, 32, 128, 64, 512, 1024)
+QUICK_DECODE = DecodeCase(128, 48, 4, 16, 8, 64, 32, batch=2)

@@ -31,6 +31,8 @@ def settings(case, threads):
         "model.num_hidden_layers": case.layers, "model.num_attention_heads": case.heads,
         "model.num_key_value_heads": case.kv_heads, "model.head_dim": case.dim,
         "model.tie_word_embeddings": str(case.tied).lower(),
+        "model.attention": f'"{case.attention}"',
+        **{f"model.{key}": value for key, value in case.parts},
         "knock.setting": f'"{case.setting}"', "train.context": case.context,
         "train.batch": case.batch, "train.accumulate": 1, "train.steps": 1000000,
         "train.precision": '"fp32"', "train.threads": threads,
@@ -47,9 +49,9 @@ def start_ours(case, threads, name=OURS):
     return Child(name, [str(word) for word in command])
 
 
-def start_peer(model, threads, name=PEER, dtype="float32", kept=False):
+def start_peer(model, threads, name=PEER, dtype="float32", kept=False, peer="qwen3"):
     """`kept` tells glibc to keep freed memory; else its settings are those of an installation."""
-    options = {"model": model, "threads": threads, "dtype": dtype, **OPTIMIZER}
+    options = {"model": model, "threads": threads, "dtype": dtype, "peer": peer, **OPTIMIZER}
     command = [sys.executable, "-m", "bench.hf_step"]
     for key, value in options.items():
         command += [f"--{key.replace('_', '-')}", str(value)]
@@ -162,6 +164,30 @@ def measure_peer(case, threads, rounds, progress, kept=True):
             return complaints, []
         results = take_turns(children, rounds, progress, case.name)
         rows = [describe(case, child, results[child.name]) for child in children]
+        return [], with_ratios(rows, OURS)
+
+
+# Whose attention stands beside each of ours. transformers' MLA attends unfused where values are
+# narrower than keys.
+SYSTEM_PEERS = {"gqa": {PEER: "qwen3"}, "gta": {"torch": "straight"}, "gla": {"torch": "straight"},
+                "mla": {"torch": "straight", PEER: "deepseek"}}
+
+
+def measure_system(case, threads, rounds, progress):
+    """(complaints, rows): one attention system's step beside its peers'."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        model = Path(folder) / "model"
+        ours = stack.enter_context(start_ours(case, threads))
+        ours.ask(f"save {model}")
+        others = [stack.enter_context(start_peer(model, threads, name, peer=peer))
+                  for name, peer in SYSTEM_PEERS[case.attention].items()]
+        for child in [ours, *others]:
+            child.ask("reset-peak")
+        complaints = parity_steps(case, ours, others)
+        if complaints:
+            return complaints, []
+        results = take_turns([ours, *others], rounds, progress, case.name)
+        rows = [describe(case, child, results[child.name]) for child in [ours, *others]]
         return [], with_ratios(rows, OURS)
 
 

@@ -83,6 +83,21 @@ def head_peak(result):
     return max((row["peak_to_needed"] for row in rows), default=None)
 
 
+def slowest_system(result):
+    """Our step's time in units of the fastest peer's, of the attention where that is largest."""
+    fastest = {}
+    for row in result.get("steps", {}).get("systems", []):
+        if "time_ratio" in row:
+            ratio = 1 / row["time_ratio"]["median"]
+            fastest[row["case"]] = max(fastest.get(row["case"], 0), ratio)
+    return max(fastest.values(), default=None)
+
+
+def absorbed_speedup(result):
+    return next((row["faster_than_formed"]["median"] for row in result.get("decode", [])
+                 if (row["contender"], row["form"]) == ("kha", "absorbed")), None)
+
+
 @dataclass(frozen=True)
 class Target:
     name: str
@@ -132,6 +147,8 @@ TARGETS = [
     Target("peak memory of the step against transformers", 0.5, False,
            of_step("peer", shapes.PEER_STEP, "transformers", "peak_ratio", invert=True), "x"),
     Target("minor faults of a step after the third", 999, False, most_faults),
+    Target("step of each attention against the fastest peer", 1.15, False, slowest_system, "x"),
+    Target("absorbed decode of MLA against forming keys and values", 5, True, absorbed_speedup, "x"),
     Target("peak memory of head and loss against what it must hold", 1.2, False, head_peak, "x"),
 ]
 
@@ -151,7 +168,7 @@ def losing(result):
                     f"map {row['case']}, {row['pass']}, {row['threads']} threads, memory "
                     f"{part['allocator']}: {row['contender']} takes {ratio['median']:.2f} of our "
                     f"time [{ratio['low']:.2f}, {ratio['high']:.2f}]")
-    for part in ("peer", "tokens"):
+    for part in ("peer", "tokens", "systems"):
         for row in result.get("steps", {}).get(part, []):
             for key, what in (("time_ratio", "time"), ("peak_ratio", "peak memory")):
                 value = row.get(key)

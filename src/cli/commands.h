@@ -15,6 +15,7 @@ Command data_command();
 // kha-engine
 Command train_command();
 Command bench_step_command();
+Command bench_decode_command();
 Command compare_command();
 Command generate_command();
 Command eval_command();

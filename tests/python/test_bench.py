@@ -281,3 +281,66 @@ def test_steps_with_maps_take_turns_and_report():
     assert all(len(row["seconds"]) == len(row["faults"]) == 3 for row in rows)
     assert "time_ratio" not in rows[0] and rows[2]["time_ratio"]["pairs"] == 3
     assert rows[0]["runs_on"]["threads"] == "1"
+
+
+def test_every_system_has_the_maths_of_its_peers():
+    """Three steps of each: losses and gradient norms beside torch's and transformers' attention."""
+    import tempfile
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from bench import steps
+
+    for case in shapes.system_cases(shapes.QUICK_MAPS_STEP):
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            ours = stack.enter_context(steps.start_ours(case, 1))
+            ours.ask(f"save {Path(folder) / 'model'}")
+            others = [stack.enter_context(steps.start_peer(Path(folder) / "model", 1, name, peer=peer))
+                      for name, peer in steps.SYSTEM_PEERS[case.attention].items()]
+            assert steps.parity_steps(case, ours, others) == []
+
+
+def test_decode_steps_agree_in_every_form_and_are_compared():
+    from bench import decode
+    from bench.progress import Progress
+
+    case = shapes.QUICK_DECODE
+    complaints, rows = decode.measure(case, 1, 2, Progress("decode", 10))
+    assert complaints == []
+    assert [(row["contender"], row["form"]) for row in rows] == list(decode.RUNS)
+    by_run = {(row["contender"], row["form"]): row for row in rows}
+    assert by_run["kha", "absorbed"]["cache_bytes_a_token"] == 4 * (case.latent + case.rotated)
+    assert by_run["kha", "kept"]["cache_bytes_a_token"] == 4 * case.heads * (2 * case.dim + case.rotated)
+    assert by_run[decode.FORMED]["faster_than_formed"]["median"] == 1
+    assert all(len(row["seconds"]) == 2 for row in rows)
+    table = report.decode_table(rows, markdown=True)
+    assert "| kha, absorbed |" in table and "| torch, formed |" in table
+
+
+def test_a_decode_form_that_is_wrong_stops_its_timing(monkeypatch):
+    from bench import decode
+    from bench.progress import Progress
+
+    right = decode.Child.ask
+
+    def wrong(self, command):
+        answer = right(self, command)
+        if (self.name, command) == ("kha", "steps 1 absorbed"):
+            answer["output"][3] += 1e-3 * max(map(abs, answer["output"]))
+        return answer
+
+    monkeypatch.setattr(decode.Child, "ask", wrong)
+    complaints, rows = decode.measure(shapes.QUICK_DECODE, 1, 2, Progress("decode", 10))
+    assert rows == [] and len(complaints) == 1 and "kha, absorbed: differs from float64" in complaints[0]
+
+
+def test_the_slowest_system_and_the_decode_are_judged():
+    def row(case, contender, ratio):
+        return {"case": case, "contender": contender, "time_ratio": {"median": ratio}, "peak_ratio": 2}
+
+    result = {"machine": {"threads": 2}, "steps": {"systems": [
+        row("mla", "torch", 0.8), row("mla", "transformers", 2.0), row("gta", "torch", 1.1)]},
+        "decode": [{"contender": "kha", "form": "absorbed", "faster_than_formed": {"median": 40}}]}
+    assert targets.slowest_system(result) == pytest.approx(1 / 0.8)
+    assert targets.absorbed_speedup(result) == 40
+    assert targets.slowest_system({}) is None and targets.absorbed_speedup({}) is None
