@@ -1,5 +1,7 @@
 """Parity of the kha:: operators on a device, then their cost beside torch's own composition.
 
+Then a decode step of every attention system, as `kha bench-decode` makes it, beside the CPU's.
+
 Run by scripts/device-check. Exit 1 where parity fails; no ratio is printed then.
 """
 
@@ -129,6 +131,49 @@ def compare(device, dtype):
                       f"{saved_bytes(eager, inputs) / unit:>12.1f}x")
 
 
+KHA = Path(os.environ.get("KHA", Path(sys.prefix) / "bin" / "kha"))
+# Of one layer: attention, its parts, KV heads of 32 heads of 128.
+SYSTEMS = {"gqa": ({}, 4), "gta": ({"rope_head_dim": 64}, 4),
+           "mla": ({"latent_heads": 1, "kv_latent": 512, "rope_head_dim": 64, "query_latent": 1024}, 32),
+           "gla": ({"latent_heads": 2, "kv_latent": 256, "rope_head_dim": 64, "query_latent": 1024}, 32)}
+
+
+def start_decode(device, attention, positions):
+    """`kha bench-decode` of one attention system on a device."""
+    from bench.child import Child
+
+    parts, kv_heads = SYSTEMS[attention]
+    values = {"hidden_size": 1536, "num_attention_heads": 32, "num_key_value_heads": kv_heads,
+              "head_dim": 128, "attention": f'"{attention}"', **parts}
+    words = [word for key, value in values.items() for word in ("--set", f"model.{key}={value}")]
+    return Child(f"{attention} on {device}", [str(KHA), "bench-decode", *words, "--set", 'knock.setting="baseline"',
+                 "--set", f'train.device="{device}"', "--positions", str(positions)])
+
+
+def check_decode(device, positions, steps=30):
+    """A decode step of each attention: the device's numbers beside the CPU's, then its times."""
+    if not KHA.exists():
+        print(f"\ndecode steps are not checked: no {KHA}; build kha with this torch, or set KHA")
+        return True
+    good = True
+    print(f"\n{'decode step':<14}{'form':<12}{'off the CPU':>12}{'median ms':>11}{'against formed or attend':>28}   "
+          f"({positions} positions, one layer, d 1536, 32 heads of 128)")
+    for attention in SYSTEMS:
+        with start_decode("cpu", attention, positions) as cpu, start_decode(device, attention, positions) as child:
+            exact = cpu.ask("steps 1 attend")["output"]
+            size = max(map(abs, exact))
+            forms = child.ready["forms"]
+            base = "formed" if "formed" in forms else "attend"
+            made = {form: child.ask(f"steps {steps} {form}") for form in forms}
+            for form, answer in made.items():
+                off = max(abs(a - b) for a, b in zip(answer["output"], exact)) / size
+                good = good and off < 1e-4
+                ratio = paired_ratio(made[base]["seconds"][5:], answer["seconds"][5:])
+                print(f"{attention:<14}{form:<12}{off:>12.2g}{statistics.median(answer['seconds'][5:]) * 1e3:>11.3f}"
+                      f"{str(ratio):>28}{'' if off < 1e-4 else '   FAILED: more than 1e-4'}")
+    return good
+
+
 def main():
     device = sys.argv[1]
     torch.manual_seed(1)
@@ -141,6 +186,8 @@ def main():
         sys.exit(1)
     for dtype in (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float32,):
         compare(device, dtype)
+    if not check_decode(device, 4096 if device == "cuda" else 256, 30 if device == "cuda" else 8):
+        sys.exit(1)
 
 
 if __name__ == "__main__":
