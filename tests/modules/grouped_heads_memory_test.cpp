@@ -1,5 +1,6 @@
 // Query heads that share a key and a value share them in memory: no pass repeats K or V.
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -14,6 +15,12 @@ namespace {
 constexpr int64_t batch = 2, heads = 16, kv_heads = 2, width = 64;
 // What attention may take beside its results: softmax sums, a mask, blocks of each thread.
 constexpr int64_t workspace = 1'500'000;
+
+// Each thread has blocks of its own: one, so that the limit holds on every machine.
+struct OneThread : testing::Environment {
+  void SetUp() override { at::set_num_threads(1); }
+};
+const testing::Environment* const one_thread = testing::AddGlobalTestEnvironment(new OneThread);
 
 struct Inputs {
   at::Tensor q, k, v;
