@@ -1,17 +1,15 @@
 // kha fold: the maps folded into the projections beside them, proved by comparing the two models.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <tuple>
 
-#include "cli/beside.h"
 #include "cli/commands.h"
+#include "cli/proof.h"
 #include "kha/core/fold.h"
 #include "kha/core/model_folder.h"
 
@@ -28,48 +26,13 @@ struct Options {
   bool json = false;
 };
 
-enum class Verdict { equal, different, failed, no_engine, not_asked };
-
-struct Proof {
-  Verdict verdict;
-  int exit_code;  // the engine's own; 0 where none ran
-};
-
-// While it lives, what this process and its children print goes to standard error: with --json,
-// standard output holds the JSON and nothing else.
-class OutputAside {
- public:
-  OutputAside() {
-    std::fflush(stdout);
-    saved_ = ::dup(STDOUT_FILENO);
-    ::dup2(STDERR_FILENO, STDOUT_FILENO);
-  }
-  OutputAside(const OutputAside&) = delete;
-  ~OutputAside() {
-    ::dup2(saved_, STDOUT_FILENO);
-    ::close(saved_);
-  }
-
- private:
-  int saved_;
-};
-
-std::vector<std::string> diff_arguments(const Options& options) {
-  std::vector<std::string> words{"diff", options.model, options.to};
-  if (!options.limit.empty()) words.insert(words.end(), {"--limit", options.limit});
-  for (const auto& text : options.text) words.insert(words.end(), {"--text", text});
-  return words;
-}
-
-Proof compare(const Options& options) {
-  if (options.no_verify) return {Verdict::not_asked, 0};
-  const auto engine = program_beside("kha-engine");
-  if (!engine) return {Verdict::no_engine, 0};
-  std::optional<OutputAside> aside;
-  if (options.json) aside.emplace();
-  std::fflush(stdout);
-  const int code = run_child(*engine, diff_arguments(options));
-  return {code == 0 ? Verdict::equal : code == 1 ? Verdict::different : Verdict::failed, code};
+ProofRequest proof_of(const Options& options) {
+  return {.before = options.model,
+          .after = options.to,
+          .text = options.text,
+          .limit = options.limit,
+          .asked = !options.no_verify,
+          .output_aside = options.json};
 }
 
 std::string outcome_text(const FoldedMap& map) {
@@ -143,30 +106,6 @@ void print_report(const Options& options, const FoldReport& report) {
                                    : "a kha model without maps"));
 }
 
-void print_verdict(const Options& options, Verdict verdict) {
-  switch (verdict) {
-    case Verdict::equal:
-      fmt::print("verified: both models give the same logits\n");
-      break;
-    case Verdict::not_asked:
-      fmt::print("not verified: --no-verify\n");
-      break;
-    case Verdict::no_engine:
-      fmt::print("not verified: kha-engine is not installed beside kha\n");
-      break;
-    case Verdict::different:
-    case Verdict::failed:
-      std::fflush(stdout);
-      fmt::print(stderr,
-                 "\nTHE FOLDED MODEL IS NOT VERIFIED: {}.\n"
-                 "  {} was left in place for inspection: do not use it.\n"
-                 "  next:     kha diff {} {}\n",
-                 verdict == Verdict::different ? "its logits differ from those of " + options.model
-                                               : "the comparison itself failed",
-                 options.to, options.model, options.to);
-  }
-}
-
 nlohmann::ordered_json map_json(const FoldedMap& map) {
   static const char* const outcomes[] = {"folded", "became_gate", "down_only", "kept"};
   nlohmann::ordered_json json{{"layer", map.layer},
@@ -181,7 +120,6 @@ nlohmann::ordered_json map_json(const FoldedMap& map) {
 }
 
 void print_json(const Options& options, const FoldReport& report, const Proof& proof) {
-  static const char* const verdicts[] = {"equal", "different", "failed", "no_engine", "not_asked"};
   nlohmann::ordered_json json{{"model", options.model},
                               {"to", options.to},
                               {"plain", report.after.plain()},
@@ -190,7 +128,7 @@ void print_json(const Options& options, const FoldReport& report, const Proof& p
                               {"warnings", report.warnings},
                               {"copied", report.copied},
                               {"left_out", report.left_out},
-                              {"verification", verdicts[static_cast<size_t>(proof.verdict)]}};
+                              {"verification", to_string(proof.verdict)}};
   if (std::isfinite(report.condition_limit)) json["condition_limit"] = report.condition_limit;
   for (const FoldedMap& map : report.maps) json["maps"].push_back(map_json(map));
   fmt::print("{}\n", json.dump(2));
@@ -200,11 +138,11 @@ int run(Options options) {
   options.model = resolve_model_folder(options.model).string();
   const FoldReport report = fold_model(options.model, options.to, options.fold);
   if (!options.json) print_report(options, report);
-  const Proof proof = compare(options);
+  const ProofRequest request = proof_of(options);
+  const Proof proof = prove_equal(request);
   if (options.json) print_json(options, report, proof);
-  const bool good = proof.verdict != Verdict::different && proof.verdict != Verdict::failed;
-  if (!options.json || !good) print_verdict(options, proof.verdict);
-  if (good && !options.json) fmt::print("next: kha inspect {}\n", options.to);
+  if (!options.json || !proof.good()) print_verdict(request, proof.verdict, "folded");
+  if (proof.good() && !options.json) fmt::print("next: kha inspect {}\n", options.to);
   return proof.exit_code;
 }
 

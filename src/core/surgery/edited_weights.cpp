@@ -13,15 +13,13 @@ namespace {
 constexpr const char* single_name = "model.safetensors";
 constexpr const char* index_name = "model.safetensors.index.json";
 
-std::vector<std::byte> edited(const ModelFiles& source, const TensorInfo& info,
-                              const TensorEdit& edit) {
-  std::vector<double> values = source.as_double(info.name);
-  edit(values);
+// The values in the tensor's own type.
+std::vector<std::byte> rounded(const ModelFiles& source, const TensorInfo& info,
+                               const std::vector<double>& values) {
   std::vector<std::byte> bytes = from_doubles(info.dtype, values);
-  const std::vector<double> rounded = to_doubles(info.dtype, bytes);
-  if (!std::all_of(rounded.begin(), rounded.end(),
-                   [](double value) { return std::isfinite(value); })) {
-    fail({.what = info.name + " would not be finite after folding",
+  const std::vector<double> kept = to_doubles(info.dtype, bytes);
+  if (!std::all_of(kept.begin(), kept.end(), [](double value) { return std::isfinite(value); })) {
+    fail({.what = info.name + " would not be finite after the change",
           .where = source.file_of(info.name).string(),
           .expected = "values that " + std::string(safetensors_name(info.dtype)) + " can hold",
           .cause = "the weight is not finite already, or the map is too large for this type",
@@ -33,8 +31,8 @@ std::vector<std::byte> edited(const ModelFiles& source, const TensorInfo& info,
 class Writer {
  public:
   Writer(const ModelFiles& source, const std::set<std::string>& wanted,
-         const std::map<std::string, TensorEdit>& edits, std::filesystem::path folder)
-      : source_(source), wanted_(wanted), edits_(edits), folder_(std::move(folder)) {}
+         const WeightChanges& changes, std::filesystem::path folder)
+      : source_(source), wanted_(wanted), changes_(changes), folder_(std::move(folder)) {}
 
   void run() {
     for (const SafetensorsFile& file : source_.files()) write_file(file);
@@ -46,7 +44,7 @@ class Writer {
   void write_file(const SafetensorsFile& file) {
     std::vector<TensorSpec> specs;
     for (const TensorInfo& info : file.tensors()) {
-      if (wanted_.count(info.name)) specs.push_back({info.name, info.dtype, info.shape});
+      if (wanted_.count(info.name)) specs.push_back({info.name, info.dtype, shape_of(info)});
     }
     if (specs.empty()) return;  // a shard of nothing but folded maps
     const std::string name = file.path().filename().string();
@@ -61,12 +59,19 @@ class Writer {
 
   void write_tensor(SafetensorsWriter& writer, const SafetensorsFile& file,
                     const TensorInfo& info) {
-    const auto edit = edits_.find(info.name);
-    if (edit == edits_.end()) {
-      writer.write(info.name, file.bytes(info));
-    } else {
-      writer.write(info.name, edited(source_, info, edit->second));
-    }
+    const auto edit = changes_.edits.find(info.name);
+    const auto reshape = changes_.reshaped.find(info.name);
+    if (edit == changes_.edits.end() && reshape == changes_.reshaped.end())
+      return writer.write(info.name, file.bytes(info));
+    std::vector<double> values = source_.as_double(info.name);
+    if (edit != changes_.edits.end()) edit->second(values);
+    if (reshape != changes_.reshaped.end()) values = reshape->second.values(values);
+    writer.write(info.name, rounded(source_, info, values));
+  }
+
+  std::vector<int64_t> shape_of(const TensorInfo& info) const {
+    const auto reshape = changes_.reshaped.find(info.name);
+    return reshape == changes_.reshaped.end() ? info.shape : reshape->second.shape;
   }
 
   void write_index() const {
@@ -77,7 +82,7 @@ class Writer {
 
   const ModelFiles& source_;
   const std::set<std::string>& wanted_;
-  const std::map<std::string, TensorEdit>& edits_;
+  const WeightChanges& changes_;
   std::filesystem::path folder_;
   std::map<std::string, std::string> weight_map_;
   uint64_t total_size_ = 0;
@@ -86,9 +91,8 @@ class Writer {
 }  // namespace
 
 void write_edited_weights(const ModelFiles& source, const std::set<std::string>& wanted,
-                          const std::map<std::string, TensorEdit>& edits,
-                          const std::filesystem::path& folder) {
-  Writer(source, wanted, edits, folder).run();
+                          const WeightChanges& changes, const std::filesystem::path& folder) {
+  Writer(source, wanted, changes, folder).run();
 }
 
 }  // namespace kha

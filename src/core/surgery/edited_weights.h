@@ -2,20 +2,35 @@
 // order, same types.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/surgery/fold_plan.h"
 #include "kha/core/model_files.h"
 
 namespace kha {
 
+// A tensor that takes another shape: its new values from the old ones.
+struct TensorReshape {
+  std::vector<int64_t> shape;
+  std::function<std::vector<double>(const std::vector<double>&)> values;
+};
+
+// What changes, by tensor name; no name is in both. The other tensors keep their bytes.
+struct WeightChanges {
+  std::map<std::string, TensorEdit> edits = {};
+  std::map<std::string, TensorReshape> reshaped = {};
+};
+
 // Writes the tensors named in `wanted` into `folder`, shard by shard, and an index when the source
-// has one. Tensors with an edit are widened to float64, edited, rounded once to their own type; the
-// others keep their bytes. Errors: an edited value is not finite (before or after rounding).
+// has one. Tensors with a change are widened to float64, changed, rounded once to their own type.
+// Errors: a changed value is not finite (before or after rounding).
 void write_edited_weights(const ModelFiles& source, const std::set<std::string>& wanted,
-                          const std::map<std::string, TensorEdit>& edits,
-                          const std::filesystem::path& folder);
+                          const WeightChanges& changes, const std::filesystem::path& folder);
 
 }  // namespace kha

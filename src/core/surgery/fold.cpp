@@ -3,20 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/surgery/edited_weights.h"
+#include "core/surgery/changed_model.h"
 #include "core/surgery/fold_plan.h"
 #include "core/surgery/new_folder.h"
-#include "core/surgery/side_files.h"
-#include "kha/core/atomic_file.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/checkpoint_store.h"
 #include "kha/core/error.h"
-#include "kha/core/mapped_file.h"
 #include "kha/core/model_files.h"
-#include "kha/core/parameter_table.h"
 
 namespace kha {
 namespace {
@@ -68,38 +63,6 @@ FoldPlan make_plan(const fs::path& in, const ModelFiles& files, const ModelConfi
   return plan;
 }
 
-std::set<std::string> names_of(const ModelConfig& config) {
-  std::set<std::string> names;
-  for (const auto& spec : parameter_table(config)) names.insert(spec.name);
-  return names;
-}
-
-// A model that still has maps still needs the model file that `auto_map` names.
-std::string new_config_text(const fs::path& in, const ModelConfig& after) {
-  auto written = nlohmann::ordered_json::parse(to_config_json(after));
-  const MappedFile old = MappedFile::open(in / "config.json");
-  const auto* text = reinterpret_cast<const char*>(old.bytes().data());
-  const auto before = nlohmann::ordered_json::parse(text, text + old.bytes().size());
-  const auto entry = before.find("auto_map");
-  if (!after.plain() && entry != before.end()) written["auto_map"] = *entry;
-  return written.dump(2) + "\n";
-}
-
-void write_model(const fs::path& in, const ModelFiles& files, const FoldPlan& plan,
-                 const fs::path& folder, FoldReport& report) {
-  write_edited_weights(files, names_of(plan.after), plan.edits, folder);
-  const SideFiles side = copy_side_files(in, folder);
-  report.copied = side.copied;
-  report.left_out = side.left_out;
-  if (!fs::exists(folder / "generation_config.json")) {
-    write_file_atomically(folder / "generation_config.json",
-                          std::string_view(to_generation_config_json(plan.after)));
-  }
-  write_file_atomically(folder / "config.json", std::string_view(new_config_text(in, plan.after)));
-  // What was written is read back as any loader would: exactly the tensors of the new config.
-  check_tensors(ModelFiles::open(folder), read_model_config(folder));
-}
-
 }  // namespace
 
 FoldReport fold_model(const fs::path& in, const fs::path& out, const FoldOptions& options) {
@@ -124,9 +87,10 @@ FoldReport fold_model(const fs::path& in, const fs::path& out, const FoldOptions
                     .copied = {},
                     .left_out = {}};
   const FoldPlan plan = make_plan(in, files, config, options);
-  NewFolder folder(out);
-  write_model(in, files, plan, folder.folder(), report);
-  folder.commit();
+  const SideFiles side =
+      write_changed_model(in, files, plan.after, {.edits = plan.edits, .reshaped = {}}, out);
+  report.copied = side.copied;
+  report.left_out = side.left_out;
   report.maps = plan.maps;
   report.after = plan.after;
   return report;

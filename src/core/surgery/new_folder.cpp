@@ -10,6 +10,7 @@
 #include "core/store/file_errors.h"
 #include "kha/core/atomic_file.h"
 #include "kha/core/error.h"
+#include "kha/core/fail_point.h"
 
 namespace kha {
 namespace {
@@ -55,6 +56,7 @@ NewFolder::~NewFolder() {
 
 void NewFolder::commit() {
   sync_folder(hidden_);
+  maybe_fail("new-folder-written");
   // The flag refuses a folder that another process has put there meanwhile.
   const auto rename = [&](unsigned flags) {
     return ::renameat2(AT_FDCWD, hidden_.c_str(), AT_FDCWD, name_.c_str(), flags) == 0;

@@ -1,0 +1,54 @@
+#include "core/surgery/changed_model.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "core/surgery/new_folder.h"
+#include "kha/core/atomic_file.h"
+#include "kha/core/check_tensors.h"
+#include "kha/core/mapped_file.h"
+#include "kha/core/parameter_table.h"
+
+namespace kha {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::set<std::string> names_of(const ModelConfig& config) {
+  std::set<std::string> names;
+  for (const auto& spec : parameter_table(config)) names.insert(spec.name);
+  return names;
+}
+
+// A model that still has maps still needs the model file that `auto_map` names.
+std::string new_config_text(const fs::path& in, const ModelConfig& after) {
+  auto written = nlohmann::ordered_json::parse(to_config_json(after));
+  const MappedFile old = MappedFile::open(in / "config.json");
+  const auto* text = reinterpret_cast<const char*>(old.bytes().data());
+  const auto before = nlohmann::ordered_json::parse(text, text + old.bytes().size());
+  const auto entry = before.find("auto_map");
+  if (!after.plain() && entry != before.end()) written["auto_map"] = *entry;
+  return written.dump(2) + "\n";
+}
+
+}  // namespace
+
+SideFiles write_changed_model(const fs::path& in, const ModelFiles& files, const ModelConfig& after,
+                              const WeightChanges& changes, const fs::path& out) {
+  NewFolder place(out);
+  const fs::path& folder = place.folder();
+  write_edited_weights(files, names_of(after), changes, folder);
+  SideFiles side = copy_side_files(in, folder);
+  if (!fs::exists(folder / "generation_config.json")) {
+    write_file_atomically(folder / "generation_config.json",
+                          std::string_view(to_generation_config_json(after)));
+  }
+  write_file_atomically(folder / "config.json", std::string_view(new_config_text(in, after)));
+  // What was written is read back as any loader would: exactly the tensors of the new config.
+  check_tensors(ModelFiles::open(folder), read_model_config(folder));
+  place.commit();
+  return side;
+}
+
+}  // namespace kha
