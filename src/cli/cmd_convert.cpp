@@ -24,6 +24,7 @@ struct Options {
   std::string model;
   std::string out;
   std::optional<int64_t> kv_heads;
+  std::string rotary;
   std::vector<std::string> text;
   std::string limit;
   bool no_verify = false;
@@ -35,6 +36,7 @@ struct Conversion {
   ConvertReport report;
   std::string what;    // "8 KV heads to 2, each the mean of 4"
   std::string expect;  // what that does to the model, where it is not exact
+  std::string untouched;
 };
 
 Conversion to_kv_heads(const Options& options) {
@@ -43,14 +45,24 @@ Conversion to_kv_heads(const Options& options) {
   const std::string how = report.exact ? fmt::format("each old one {} times", to / from)
                                        : fmt::format("each the mean of {}", from / to);
   return {report, fmt::format("{} KV heads to {}, {}", from, to, how),
-          "the mean of heads is not what they were: expect a higher loss, and train on"};
+          "the mean of heads is not what they were: expect a higher loss, and train on",
+          "norms and maps, which all heads share, and everything else"};
+}
+
+Conversion to_rotary_layout(const Options& options) {
+  const ConvertReport report = convert_rotary_layout(options.model, options.out, options.rotary);
+  return {report,
+          fmt::format("rotary layout {} to {}", report.before.rotary_layout,
+                      report.after.rotary_layout),
+          "", "values, their maps, and every channel that is not rotated"};
 }
 
 // Every kind has an option of its own; one is asked for.
 Conversion convert(const Options& options) {
   if (options.kv_heads) return to_kv_heads(options);
+  if (!options.rotary.empty()) return to_rotary_layout(options);
   fail({.what = "nothing to convert to",
-        .expected = "--kv-heads N",
+        .expected = "--kv-heads N, or --rotary LAYOUT",
         .next = "kha convert " + options.model + " " + options.out + " --kv-heads 2"});
 }
 
@@ -89,7 +101,7 @@ void print_change(const Options& options, const Conversion& c) {
   fmt::print("  parameters {} to {}; cache {} to {} elements a token and layer\n",
              count_parameters(before).total, count_parameters(after).total, cache_elements(before),
              cache_elements(after));
-  fmt::print("  untouched: norms and maps, which all heads share, and everything else\n");
+  fmt::print("  untouched: {}\n", c.untouched);
   for (const auto& name : c.report.left_out) fmt::print("  not taken along: {}\n", name);
   fmt::print("wrote {}\n", options.out);
 }
@@ -116,6 +128,7 @@ void print_json(const Options& options, const Conversion& c, const Proof& proof,
                 const std::optional<Losses>& losses) {
   const auto side = [](const ModelConfig& config, std::optional<double> loss) {
     Json json{{"kv_heads", config.num_key_value_heads},
+              {"rotary_layout", config.rotary_layout},
               {"parameters", count_parameters(config).total},
               {"cache_elements", cache_elements(config)},
               {"loss", nullptr}};
@@ -161,8 +174,12 @@ std::function<int()> add(CLI::App& app) {
   app.add_option("MODEL", options->model, "a model folder, or a run (its latest checkpoint)")
       ->required();
   app.add_option("OUT", options->out, "the new folder")->required();
-  app.add_option("--kv-heads", options->kv_heads,
-                 "fewer KV heads, each the mean of old ones, or more, each old one repeated");
+  auto* kv_heads =
+      app.add_option("--kv-heads", options->kv_heads,
+                     "fewer KV heads, each the mean of old ones, or more, each old one repeated");
+  app.add_option("--rotary", options->rotary,
+                 "half_split or interleaved: the same model, its rotated channels in that order")
+      ->excludes(kv_heads);
   app.add_option("--text", options->text,
                  "a text file or folder: the loss on it is printed before and after; may be "
                  "repeated")
@@ -177,7 +194,7 @@ std::function<int()> add(CLI::App& app) {
 }  // namespace
 
 Command convert_command() {
-  return {"convert", "another number of KV heads for a model: means of heads, or repeats", add};
+  return {"convert", "another number of KV heads for a model, or another rotary layout", add};
 }
 
 }  // namespace kha::cli

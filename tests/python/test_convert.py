@@ -127,3 +127,22 @@ def test_a_text_that_is_not_there_is_named(kha, pooled, tmp_path):
 
 def test_help_lists_it(kha):
     assert "convert" in kha("--help").stdout and "--kv-heads" in kha("convert", "--help").stdout
+
+
+def test_another_rotary_layout_is_the_same_model(kha, four_heads, tmp_path):
+    turned, back = tmp_path / "turned", tmp_path / "back"
+    result = kha("convert", four_heads, turned, "--rotary", "interleaved")
+    assert result.returncode == 0, result.stderr
+    assert "rotary layout half_split to interleaved" in result.stdout
+    assert "same logits" in result.stdout
+    assert json.loads((turned / "config.json").read_text())["kha"]["rotary_layout"] == "interleaved"
+    words = ["--prompt", "the heads", "--max-tokens", 30, "--temperature", 0, "--json"]
+    before, after = (json.loads(kha("generate", model, *words).stdout) for model in (four_heads, turned))
+    assert before["ids"] == after["ids"] and "rotary" in after["ran"] and "rotary" not in before["ran"]
+    assert kha("convert", turned, back, "--rotary", "half_split").returncode == 0
+    old, new = weights(four_heads / "checkpoints/latest"), weights(back)
+    assert all(numpy.array_equal(old[name], new[name]) for name in old) and old.keys() == new.keys()
+    again = kha("convert", turned, tmp_path / "no", "--rotary", "interleaved")
+    assert again.returncode == 2 and "interleaved already" in again.stderr and not (tmp_path / "no").exists()
+    both = kha("convert", turned, tmp_path / "no", "--rotary", "half_split", "--kv-heads", 2)
+    assert both.returncode == 2 and "--kv-heads" in both.stderr

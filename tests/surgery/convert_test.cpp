@@ -8,6 +8,7 @@
 #include "core/surgery/head_count.h"
 #include "core/thrown.h"
 #include "kha/core/dtype.h"
+#include "kha/core/model_files.h"
 #include "kha/core/parameter_table.h"
 #include "surgery/tiny_model.h"
 
@@ -40,6 +41,40 @@ class Convert : public testing::Test {
   ModelConfig config_;
   Tensors tensors_;
 };
+
+TEST_F(Convert, TheRotaryLayoutThereAndBackIsTheSameFile) {
+  for (const DType dtype : {DType::f64, DType::bf16}) {
+    make(2, {linear, mlp, gate}, dtype);
+    const fs::path back = folder_ / "back";
+    const ConvertReport there = convert_rotary_layout(in_, out_, "interleaved");
+    EXPECT_TRUE(there.exact);
+    EXPECT_EQ(there.after.rotary_layout, "interleaved");
+    EXPECT_EQ(read_model_config(out_), there.after);
+    EXPECT_EQ(convert_rotary_layout(out_, back, "half_split").after, config_);
+    EXPECT_EQ(read_text(back / "model.safetensors"), read_text(in_ / "model.safetensors"));
+    EXPECT_NE(read_text(out_ / "model.safetensors"), read_text(in_ / "model.safetensors"));
+    fs::remove_all(out_);
+    fs::remove_all(back);
+  }
+}
+
+// Rows 0, 2, 4 of a head of 6 stand in front in half_split, 1, 3, 5 behind: it was 0 3 1 4 2 5.
+TEST_F(Convert, RotatedRowsMoveAndValuesStay) {
+  make(2, {none, none, linear});
+  convert_rotary_layout(in_, out_, "interleaved");
+  const ModelFiles before = ModelFiles::open(in_), after = ModelFiles::open(out_);
+  const std::string attention = attention_prefix(1);
+  const auto old = before.as_double(attention + "k_proj.bias"),
+             now = after.as_double(attention + "k_proj.bias");
+  const std::vector<size_t> source{0, 3, 1, 4, 2, 5};
+  for (size_t i = 0; i < now.size(); ++i) EXPECT_EQ(now[i], old[i / 6 * 6 + source[i % 6]]);
+  for (const std::string name : {"v_proj.weight", "v_proj.bias", "knock_v.weight", "o_proj.weight"})
+    EXPECT_EQ(after.as_double(attention + name), before.as_double(attention + name)) << name;
+  EXPECT_THAT(thrown([&] { convert_rotary_layout(out_, folder_ / "again", "interleaved"); }),
+              AllOf(HasSubstr("the rotary layout is interleaved already"), HasSubstr("config.json"),
+                    HasSubstr("nothing was written")));
+  EXPECT_FALSE(fs::exists(folder_ / "again"));
+}
 
 TEST(HeadCount, MeansAndRepeats) {
   const std::vector<double> heads{1, 2, 3, 4, 5, 6, 7, 9};  // 4 heads of 2 elements

@@ -39,4 +39,13 @@ struct ConvertReport {
 ConvertReport convert_kv_heads(const std::filesystem::path& in, const std::filesystem::path& out,
                                int64_t kv_heads);
 
+// The same with its rotated channels in `layout`, "half_split" (channel i turns with i + w/2) or
+// "interleaved" (2i with 2i + 1): rows of the projections, their biases, gains of the norms and the
+// maps on q and k are permuted, nothing is rounded, and both models compute the same.
+//
+// Errors: `in` is no model or a damaged checkpoint; it has this layout already; the layout is
+// unknown; a weight is not finite; `out` exists; the disk.
+ConvertReport convert_rotary_layout(const std::filesystem::path& in,
+                                    const std::filesystem::path& out, const std::string& layout);
+
 }  // namespace kha
