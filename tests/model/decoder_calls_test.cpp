@@ -127,6 +127,28 @@ TEST_F(DecoderCalls, DocumentsAreNotReadIntoACache) {
               AllOf(HasSubstr("do not fill the batch"), HasSubstr("10 tokens")));
 }
 
+// Where no form is named, keys and values are formed for a gradient.
+TEST_F(DecoderCalls, AbsorbedDecodingIsNotForTraining) {
+  const ModelConfig config = with_parts("mla", 1, 14);
+  const Parameters parameters = random_parameters(config);
+  at::Tensor(parameters.at(attention_prefix(0) + "kv_b_proj.weight")).requires_grad_();
+  const RotaryTable rotary(5, config.rotary_width(), 1e4, at::kDouble, at::kCPU);
+  const at::Tensor x = at::sin(at::arange(5 * config.hidden_size, at::kDouble) * 1.7)
+                           .view({1, 5, config.hidden_size})
+                           .requires_grad_();
+  const auto attend = [&](DecodeForm form) {
+    const auto attention = make_attention(config, parameters, 0, KnockPlan::activation_space, form);
+    const Projected p = attention->project(x, rotary, 0);
+    return attention->attend(p.queries_BTHD.narrow(1, 4, 1), p.entry, nullptr);
+  };
+  EXPECT_THAT(thrown([&] { attend(DecodeForm::absorbed); }),
+              AllOf(HasSubstr("absorbed decoding is not for training"),
+                    HasSubstr("attention `mla`"), HasSubstr("name no form")));
+  EXPECT_TRUE(attend(DecodeForm::fewest_operations).equal(attend(DecodeForm::formed)));
+  const at::NoGradGuard no_grad;
+  EXPECT_EQ(thrown([&] { attend(DecodeForm::absorbed); }), "");
+}
+
 TEST_F(DecoderCalls, MoreTokensThanTheDecoderHasRoomFor) {
   const ModelConfig config = tiny_config();
   const Parameters parameters = random_parameters(config);

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "kha/core/attention_system.h"
+#include "kha/core/error.h"
 #include "kha/core/parameter_table.h"
 #include "kha/ops/layers.h"
 #include "modules/attention/attention.h"
@@ -69,6 +70,7 @@ class Latent : public Attention {
   at::Tensor attend(const at::Tensor& queries, const CacheEntry& cache,
                     const PackedLayout* layout) const override {
     RECORD_USER_SCOPE("kha/attention core");
+    if (form_ == DecodeForm::absorbed) refuse_training(queries);
     if (queries.numel() > 0 && absorbs(queries.size(1), cache[0].size(1)))
       return attend_absorbed(queries, cache, layout);
     return attend_formed(queries, cache, layout);
@@ -79,6 +81,16 @@ class Latent : public Attention {
   }
 
  private:
+  // Its gradients would be right and never wanted: training forms keys and values.
+  void refuse_training(const at::Tensor& queries) const {
+    if (!at::GradMode::is_enabled() || !queries.requires_grad()) return;
+    fail({.what = "absorbed decoding is not for training",
+          .where = "attention `" + config_.attention + "`",
+          .expected = "a pass without gradients",
+          .found = "queries that require a gradient",
+          .next = "name no form: keys and values are formed where gradients are taken"});
+  }
+
   int64_t group() const { return config_.num_attention_heads / config_.latent_heads; }
 
   // In weight space a linear map is in the weight already.
