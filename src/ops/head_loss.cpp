@@ -33,10 +33,10 @@ Tensor losses_chunked(const Tensor& hidden, const Tensor& weight, const Tensor& 
 }
 
 WithGradients gradients_chunked(const Tensor& scales, const Tensor& hidden, const Tensor& weight,
-                                const Tensor& targets, bool with_weight) {
+                                const Tensor& targets, bool with_weight, double z_loss) {
   check_gradients(scales, hidden, weight, targets);
   check_target_values(gradients_name, targets, weight.size(0));
-  const HeadLoss result = head_loss_by_chunks(hidden, weight, targets, scales, with_weight);
+  const HeadLoss result = head_loss_by_chunks(hidden, weight, targets, scales, with_weight, z_loss);
   return {result.losses, result.dhidden, result.dweight};
 }
 
@@ -50,7 +50,7 @@ Tensor losses_meta(const Tensor& hidden, const Tensor& weight, const Tensor& tar
 }
 
 WithGradients gradients_meta(const Tensor& scales, const Tensor& hidden, const Tensor& weight,
-                             const Tensor& targets, bool with_weight) {
+                             const Tensor& targets, bool with_weight, double /*z_loss*/) {
   check_gradients(scales, hidden, weight, targets);
   const Tensor dweight = with_weight ? at::empty_symint(weight.sym_sizes(), weight.options())
                                      : at::empty_symint({0}, weight.options());
@@ -96,10 +96,10 @@ Tensor head_loss(const Tensor& hidden, const Tensor& weight, const Tensor& targe
 
 WithGradients head_loss_with_gradients(const Tensor& scales, const Tensor& hidden,
                                        const Tensor& weight, const Tensor& targets,
-                                       bool with_weight) {
+                                       bool with_weight, double z_loss) {
   static const auto op = find_operator<WithGradients(const Tensor&, const Tensor&, const Tensor&,
-                                                     const Tensor&, bool)>(gradients_name);
-  return op.call(scales, hidden, weight, targets, with_weight);
+                                                     const Tensor&, bool, double)>(gradients_name);
+  return op.call(scales, hidden, weight, targets, with_weight, z_loss);
 }
 
 namespace {

@@ -46,12 +46,23 @@ Tensor compose_rows(const Tensor& logits, const Tensor& targets, const Tensor& s
   return gradient.masked_fill_(counted.logical_not().unsqueeze(1), 0);
 }
 
+// gradient = scale (p - 1_target) becomes scale ((1 + c) p - 1_target), c = 2 z_loss log_sum: that
+// is (1 + c) gradient + c scale 1_target.
+void add_z_loss(double z_loss, const Tensor& log_sums, const Tensor& targets, const Tensor& scales,
+                const Tensor& gradient) {
+  const Tensor counted = targets.ne(not_counted);
+  const Tensor factor = (log_sums * (2 * z_loss)).masked_fill_(counted.logical_not(), 0);
+  gradient.mul_((factor + 1).unsqueeze(1));
+  gradient.scatter_add_(1, targets.clamp_min(0).unsqueeze(1), (factor * scales).unsqueeze(1));
+}
+
 class Chunks {
  public:
-  Chunks(const Tensor& hidden, const Tensor& weight, const Tensor& targets)
+  Chunks(const Tensor& hidden, const Tensor& weight, const Tensor& targets, double z_loss = 0)
       : hidden_(hidden),
         weight_(weight),
         targets_(targets.contiguous()),
+        z_loss_(z_loss),
         wide_(loss_dtype(hidden)),
         chunk_(head_loss_chunk_rows(hidden.size(0), weight.size(0), hidden.size(1))),
         kernels_(kernels_for(hidden)) {
@@ -102,6 +113,15 @@ class Chunks {
     const Tensor logits = logits_of(hidden_.narrow(0, begin, rows));
     const Tensor targets = targets_.narrow(0, begin, rows);
     const Tensor losses = result_.losses.narrow(0, begin, rows);
+    if (z_loss_ == 0 || !scale.defined()) return convert(logits, targets, scale, losses);
+    const Tensor wanted = logits.gather(1, targets.clamp_min(0).unsqueeze(1)).squeeze(1);
+    const Tensor gradient = convert(logits, targets, scale, losses);
+    add_z_loss(z_loss_, losses + wanted, targets, scale, gradient);
+    return gradient;
+  }
+
+  Tensor convert(const Tensor& logits, const Tensor& targets, const Tensor& scale,
+                 const Tensor& losses) const {
     if (!kernels_) return compose_rows(logits, targets, scale, losses);
     convert_rows(*kernels_, logits, targets, scale, losses);
     return logits;
@@ -127,6 +147,7 @@ class Chunks {
   }
 
   Tensor hidden_, weight_, targets_;
+  double z_loss_;
   at::ScalarType wide_;
   std::int64_t chunk_;
   const CpuKernels* kernels_;  // null: torch's operators
@@ -141,8 +162,8 @@ HeadLoss head_loss_by_chunks(const Tensor& hidden, const Tensor& weight, const T
 }
 
 HeadLoss head_loss_by_chunks(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
-                             const Tensor& scales, bool with_weight) {
-  return Chunks(hidden, weight, targets).with_gradients(scales, with_weight);
+                             const Tensor& scales, bool with_weight, double z_loss) {
+  return Chunks(hidden, weight, targets, z_loss).with_gradients(scales, with_weight);
 }
 
 }  // namespace kha::ops

@@ -15,8 +15,10 @@ struct HeadLoss {
 HeadLoss head_loss_by_chunks(const at::Tensor& hidden, const at::Tensor& weight,
                              const at::Tensor& targets);
 
-// With both gradients, or with dhidden alone.
+// With both gradients, or with dhidden alone; those of the losses with the squared log-sum-exp of
+// each row's logits z_loss times.
 HeadLoss head_loss_by_chunks(const at::Tensor& hidden, const at::Tensor& weight,
-                             const at::Tensor& targets, const at::Tensor& scales, bool with_weight);
+                             const at::Tensor& targets, const at::Tensor& scales, bool with_weight,
+                             double z_loss);
 
 }  // namespace kha::ops

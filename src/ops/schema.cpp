@@ -29,7 +29,7 @@ TORCH_LIBRARY(kha, m) {
   m.def("head_loss(Tensor hidden, Tensor weight, Tensor targets) -> Tensor");
   m.def(
       "head_loss_with_gradients(Tensor scales, Tensor hidden, Tensor weight, Tensor targets,"
-      " bool with_weight=True) -> (Tensor, Tensor, Tensor)");
+      " bool with_weight=True, float z_loss=0.0) -> (Tensor, Tensor, Tensor)");
 
   m.def("rms_norm(Tensor x, Tensor weight, float eps) -> Tensor");
   m.def("rms_norm_backward(Tensor grad, Tensor x, Tensor weight, float eps) -> (Tensor, Tensor)");

@@ -71,6 +71,21 @@ def test_gradients_of_a_known_scale_are_those_of_autograd(ops):
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_z_loss_adds_the_squared_log_sum(ops, dtype):
+    hidden, weight, targets = make_arguments(dtype)
+    scales = scales_of(hidden)
+    log_sums = torch.logsumexp(F.linear(hidden, weight), 1)
+    losses = compose(hidden, weight, targets) + 0.1 * log_sums**2 * (targets != -100)
+    losses.backward(scales)
+    found, dhidden, dweight = ops.head_loss_with_gradients(
+        scales, hidden.detach(), weight.detach(), targets, True, 0.1)
+    tolerance = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {}
+    torch.testing.assert_close(dhidden, hidden.grad, **tolerance)
+    torch.testing.assert_close(dweight, weight.grad, **tolerance)
+    assert torch.equal(found, ops.head_loss(hidden, weight, targets))
+
+
 @pytest.mark.parametrize("frozen", [0, 1])
 def test_gradients_only_where_needed(ops, frozen):
     arguments = make_arguments()

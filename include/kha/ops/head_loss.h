@@ -31,10 +31,12 @@ KHA_API at::Tensor head_loss(const at::Tensor& hidden, const at::Tensor& weight,
 // Losses [N], and the gradients of sum_n scales[n] * loss[n] for hidden [N, d] and weight [V, d],
 // from the same logits: a step that knows its scales beforehand spares the product that head_loss
 // repeats in backward. scales: [N] in the losses' dtype. Without `with_weight` the last result is
-// empty, [0]. Not differentiable itself.
+// empty, [0]. Not differentiable itself. With `z_loss` the gradients are those of
+// sum_n scales[n] * (loss[n] + z_loss * log(sum_v e^z_nv)^2), which keeps logits from drifting
+// (arXiv 2204.02311, 5.1); the losses that come back stay the cross-entropy.
 KHA_API std::tuple<at::Tensor, at::Tensor, at::Tensor> head_loss_with_gradients(
     const at::Tensor& scales, const at::Tensor& hidden, const at::Tensor& weight,
-    const at::Tensor& targets, bool with_weight = true);
+    const at::Tensor& targets, bool with_weight = true, double z_loss = 0);
 
 // Rows of logits that are in memory at once: a sixth of the space of weight, hidden states and the
 // gradients of both. Products of fewer than 64 rows are slow, of more than 512 no faster.
