@@ -1,6 +1,7 @@
 #include "ops/head_loss_chunks.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mm.h>

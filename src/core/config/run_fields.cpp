@@ -328,8 +328,8 @@ std::vector<Field> run_fields(RunConfig& c) {
   add_knock(fields, c);
   add_data(fields, c);
   add_train(fields, c);
-  add_experts(fields, c);
   add_spike(fields, c);
+  add_experts(fields, c);
   add_optimizer(fields, c);
   add_schedule(fields, c);
   fields.push_back(
