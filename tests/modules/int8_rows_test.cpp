@@ -30,7 +30,7 @@ Reference reference_of(const at::Tensor& x) {
 // Rows of very different sizes, laid out as a cache is read: not contiguous.
 at::Tensor some_rows(at::ScalarType type) {
   const at::Tensor flat = at::sin(at::arange(3 * 5 * 2 * 7, at::kDouble).pow(2) * 0.37 + 1);
-  const at::Tensor sizes = at::pow(10.0, at::arange(-4, 6, at::kDouble)).view({5, 2, 1});
+  const at::Tensor sizes = at::pow(10.0, at::arange(-5, 5, at::kDouble)).view({5, 2, 1});
   return (flat.view({3, 5, 2, 7}) * sizes).to(type).transpose(1, 2);
 }
 
