@@ -26,8 +26,9 @@ COLUMNS = ["arm", "seed", "tokens", "step", "train_loss", "val_loss"]
 class Arm:
     """One run: its points in the order of the file, losses None where a line has none."""
 
-    setting: str
+    setting: str  # with variants "VARIANT: SETTING"
     seed: int | None
+    reference: str = ""  # the setting that its losses are measured against
     points: list[dict] = field(default_factory=list)
 
     def series(self, key: str) -> tuple[list[float], list[float]]:
@@ -42,9 +43,12 @@ class Curves:
     differences: list[dict] = field(default_factory=list)
 
     def settings(self) -> list[str]:
-        """In the order of the arms, the baseline first."""
+        """In the order of the arms, the baseline first; with variants as they come."""
         names = list(dict.fromkeys(arm.setting for arm in self.arms))
         return sorted(names, key=lambda name: name != "baseline")
+
+    def references(self) -> list[str]:
+        return list(dict.fromkeys(arm.reference for arm in self.arms))
 
 
 def read_points(path: Path) -> list[dict]:
@@ -65,6 +69,10 @@ def read_points(path: Path) -> list[dict]:
     return points
 
 
+def name_of(variant: str, setting: str) -> str:
+    return f"{variant}: {setting}" if variant else setting
+
+
 def read_curves(folder: Path) -> Curves:
     """A comparison where the folder has compare.json, a single run otherwise."""
     if not folder.is_dir():
@@ -72,13 +80,22 @@ def read_curves(folder: Path) -> Curves:
     name = folder.resolve().name
     comparison = folder / "compare.json"
     if not comparison.is_file():
-        return Curves(name, [Arm(name, None, read_points(folder / "metrics.jsonl"))])
+        return Curves(name, [Arm(name, None, name, read_points(folder / "metrics.jsonl"))])
     content = read_json(comparison.read_text(), str(comparison))
+    runs = arms_of_entries(folder, content)
     arms = [
-        Arm(run.setting, run.seed, read_points(run.folder / "metrics.jsonl"))
-        for run in arms_of_entries(folder, content)
+        Arm(name_of(run.variant, run.setting), run.seed, "", read_points(run.folder / "metrics.jsonl"))
+        for run in runs
     ]
-    differences = [entry for entry in content.get("differences") or [] if isinstance(entry, dict)]
+    names = sorted((arm.setting for arm in arms), key=lambda setting: setting != "baseline")
+    for arm, run in zip(arms, runs):
+        of_variant = name_of(run.variant, content.get("reference") or "baseline")
+        arm.reference = of_variant if run.variant else names[0]
+    differences = [
+        {**entry, "setting": name_of(entry.get("variant") or "", entry.get("setting") or "")}
+        for entry in content.get("differences") or []
+        if isinstance(entry, dict)
+    ]
     return Curves(name, arms, differences)
 
 
@@ -148,17 +165,18 @@ def draw_interval(axes, entry: dict, x: float, colour: str) -> str | None:
 
 
 def draw_differences(axes, curves: Curves) -> None:
-    baseline_name, *others = curves.settings()
-    baselines = {arm.seed: arm for arm in curves.arms if arm.setting == baseline_name}
+    references = curves.references()
+    others = [name for name in curves.settings() if name not in references]
+    baselines = {(arm.setting, arm.seed): arm for arm in curves.arms}
     end = max(arm.points[-1]["tokens"] for arm in curves.arms)
     kinds = set()
     axes.axhline(0, color="#666666", linewidth=1)
     for place, setting in enumerate(others, 1):
         style, label = style_of(curves, setting), setting
         for arm in curves.arms:
-            if arm.setting == setting and arm.seed in baselines:
+            if arm.setting == setting and (arm.reference, arm.seed) in baselines:
                 axes.plot(
-                    *paired_difference(arm, baselines[arm.seed]),
+                    *paired_difference(arm, baselines[arm.reference, arm.seed]),
                     label=label,
                     linewidth=1.5,
                     **style,
@@ -169,8 +187,9 @@ def draw_differences(axes, curves: Curves) -> None:
                 kinds.add(draw_interval(axes, entry, end * (1 + 0.015 * place), style["color"]))
     over = ", ".join(sorted(kinds - {None}))
     bars = f"; bars: 95 % interval over {over} at the end" if over else ""
+    of = references[0] if len(references) == 1 else "the same variant's reference"
     axes.set_title(
-        f"Validation loss less that of {baseline_name}, same seed and step "
+        f"Validation loss less that of {of}, same seed and step "
         f"(below 0 is better{bars})"
     )
     axes.set_ylabel("difference (nats per token)")

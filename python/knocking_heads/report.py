@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # not as a package, which loads torch
 
-from run_report import map_figures, training_figures  # noqa: E402
+from run_report import map_figures, training_figures, variants  # noqa: E402
 from run_report.figure import Figure, render  # noqa: E402
 from run_report.lines import RunError  # noqa: E402
 from run_report.page import page  # noqa: E402
@@ -25,7 +25,7 @@ FILES = "report"  # folder of the figures, beside report.html
 
 def source_of(study: Study) -> str:
     """Run names and commit."""
-    names = ", ".join(str(group.folder) for group in study.groups)
+    names = ", ".join(dict.fromkeys(str(group.folder) for group in study.groups))
     commits = list(dict.fromkeys(filter(None, (run.fact("commit") for run in study.runs))))
     commit = f"kha at commit {', '.join(commits)}" if commits else "commit not recorded"
     return f"{names} · {commit}"
@@ -38,7 +38,9 @@ def command_of(study: Study) -> str:
 
 def sections_of(study: Study) -> list[tuple[str, str, list[Figure]]]:
     t, m = training_figures, map_figures
+    over_cache = [("cache", "Loss against cache", [variants.cache_figure(study)])]
     return [
+        *(over_cache if study.variants else []),
         ("final", "Difference at the end", [t.final_figure(study)]),
         ("loss", "Loss", [t.loss_figure(study)]),
         ("spikes", "Loss spikes", [spike_figure(study)]),

@@ -32,14 +32,22 @@ const Arm* best_mapped_arm(const Comparison& comparison) {
   return best;
 }
 
+// Each arm takes its maps from its setting, so those of the file mean nothing here; whether they
+// are legal in the model should then not matter either.
+RunConfig read_comparison(RunArguments arguments) {
+  arguments.sets.insert(arguments.sets.begin(), "knock.setting=baseline");
+  return read_run(arguments);
+}
+
 int run(const RunArguments& arguments) {
-  const RunConfig config = read_run(arguments);
+  const RunConfig config = read_comparison(arguments);
   if (arguments.print_config) {
     fmt::print("{}", to_toml(config));
     return 0;
   }
   if (arguments.dry_run) {
-    print_plan(config);
+    for (const auto& line : describe_variants(config)) fmt::print("{}\n", line);
+    print_plan(variants_of(config).front().config);
     return 0;
   }
   const Comparison comparison = compare(config);

@@ -1,35 +1,45 @@
 #include "train/compare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "kha/core/attention_system.h"
 #include "kha/core/checksum.h"
-#include "kha/core/counts.h"
 #include "kha/core/error.h"
 #include "model/initialise.h"
 #include "model/tensor_bytes.h"
-#include "train/process_figures.h"
+#include "train/arms.h"
 
 namespace kha {
 namespace {
 
-void check_comparable(const RunConfig& c) {
-  const std::string where = "[compare]";
-  if (c.compare.settings.size() < 2) {
-    fail({.what = "a comparison needs at least two settings",
+void check_settings(const Variant& variant, const std::string& where) {
+  const auto& settings = variant.config.compare.settings;
+  for (size_t i = 0; i < settings.size(); ++i) {
+    if (std::find(settings.begin(), settings.begin() + i, settings[i]) == settings.begin() + i)
+      continue;
+    fail({.what = "the setting `" + settings[i] + "` stands twice",
           .where = where,
-          .expected = "compare.settings = [\"baseline\", \"kha-mlp\"]",
-          .found = fmt::format("{}", c.compare.settings.size())});
+          .next = "name each once; several runs of one setting are compare.seeds"});
   }
-  for (size_t i = 0; i < c.compare.settings.size(); ++i) {
-    named_setting(c.compare.settings[i], where);
-    for (size_t j = 0; j < i; ++j) {
-      if (c.compare.settings[i] == c.compare.settings[j]) {
-        fail({.what = "the setting `" + c.compare.settings[i] + "` stands twice",
-              .where = where,
-              .next = "name each once; several runs of one setting are compare.seeds"});
-      }
-    }
-  }
+}
+
+void check_number(const std::vector<Variant>& variants, const std::string& where) {
+  size_t arms = 0;
+  for (const Variant& variant : variants) arms += variant.settings.size();
+  if (arms >= 2) return;
+  fail({.what = "a comparison needs at least two settings",
+        .where = where,
+        .expected = "compare.settings = [\"baseline\", \"kha-mlp\"], or several variants",
+        .found = fmt::format("{}", arms)});
+}
+
+void check_comparable(const RunConfig& c, const std::vector<Variant>& variants) {
+  const std::string where = "[compare]";
+  check_number(variants, where);
+  for (const Variant& variant : variants) check_settings(variant, where);
   if (!c.knock.q.empty() || !c.knock.k.empty() || !c.knock.v.empty() || !c.knock.layers.empty()) {
     fail({.what = "knock.q, knock.k, knock.v and knock.layers have no meaning in a comparison",
           .where = where,
@@ -44,27 +54,13 @@ void check_comparable(const RunConfig& c) {
   }
 }
 
-RunConfig arm_config(const RunConfig& config, const Tokenizer& tokenizer,
-                     const std::string& setting, int64_t seed) {
-  RunConfig arm = config;
-  if (arm.data.cache.empty())
-    arm.data.cache = (std::filesystem::path(config.run.folder) / ".data").string();
-  arm.run = {.name = fmt::format("{}-s{}", setting, seed),
-             .folder = (config.run_folder() / "arms").string(),
-             .seed = seed};
-  arm.knock.setting = setting;
-  arm.given.insert("knock.setting");
-  arm.model.knocks = resolve_knocks(arm.knock, "[compare]");
-  take_tokenizer(arm, tokenizer);
-  return arm;
-}
-
-// The baseline's weights at step 0, which are every arm's: initialisation is keyed by name.
-std::string shared_start(const RunConfig& config) {
-  RunConfig plain = config;
-  plain.model.knocks = {};
+// The baseline's weights at step 0, which every arm of the variant has: initialisation is keyed by
+// name.
+std::string shared_start(const RunConfig& arm) {
+  ModelConfig plain = arm.model;
+  plain.knocks = {};
   ChecksumStream stream;
-  const Parameters start = initialise(plain.model, KnockStart::identity, config.run.seed);
+  const Parameters start = initialise(plain, KnockStart::identity, arm.run.seed);
   for (const auto& [name, tensor] : start.entries()) {
     stream.update(std::as_bytes(std::span(name)));
     stream.update(bytes_of(tensor));
@@ -72,78 +68,86 @@ std::string shared_start(const RunConfig& config) {
   return to_hex(stream.digest());
 }
 
-Arm make_arm(const RunConfig& arm, const RunSummary& summary) {
-  const ParameterCount count = count_parameters(arm.model);
-  const FlopCount flops = flops_per_token(arm.model, arm.train.context);
-  return {.setting = arm.knock.setting,
-          .seed = arm.run.seed,
-          .run = arm.run_folder(),
-          .parameters = count.total,
-          .knock_parameters = count.knock,
-          .flops = flops.forward,
-          .knock_flops = flops.knock,
-          .summary = summary};
-}
-
-const Arm& find_arm(const Comparison& c, const std::string& setting, int64_t seed) {
+const Arm& find_arm(const Comparison& c, const std::string& variant, const std::string& setting,
+                    int64_t seed) {
   for (const Arm& arm : c.arms) {
-    if (arm.setting == setting && arm.seed == seed) return arm;
+    if (arm.variant == variant && arm.setting == setting && arm.seed == seed) return arm;
   }
   throw std::logic_error("an arm that was trained is there");
 }
 
-ArmDifference difference_of(const Comparison& c, const std::string& setting,
-                            const RunConfig& config) {
-  const int64_t first = config.run.seed, seeds = config.compare.seeds;
+// From the reference of the same variant and seed.
+ArmDifference difference_of(const Comparison& c, const Variant& variant,
+                            const std::string& setting) {
+  const int64_t first = variant.config.run.seed, seeds = variant.config.compare.seeds;
+  const auto validation = [&](const std::string& of, int64_t seed) -> const Evaluation& {
+    return *find_arm(c, variant.name, of, seed).summary.validation;
+  };
   if (seeds == 1) {
-    return {setting,
-            interval_over_documents(find_arm(c, setting, first).summary.validation->documents,
-                                    find_arm(c, c.reference, first).summary.validation->documents),
+    return {variant.name, setting,
+            interval_over_documents(validation(setting, first).documents,
+                                    validation(c.reference, first).documents),
             "documents"};
   }
   std::vector<double> differences;
-  for (int64_t seed = first; seed < first + seeds; ++seed) {
-    differences.push_back(find_arm(c, setting, seed).summary.validation->loss() -
-                          find_arm(c, c.reference, seed).summary.validation->loss());
-  }
-  return {setting, interval_over_seeds(differences), "seeds"};
+  for (int64_t seed = first; seed < first + seeds; ++seed)
+    differences.push_back(validation(setting, seed).loss() - validation(c.reference, seed).loss());
+  return {variant.name, setting, interval_over_seeds(differences), "seeds"};
+}
+
+VariantModel describe(const Variant& variant, const Tokenizer& tokenizer, Progress& progress) {
+  const RunConfig arm =
+      arm_config(variant, tokenizer, variant.settings.front(), variant.config.run.seed);
+  ModelConfig plain = arm.model;
+  plain.knocks = {};
+  const VariantModel described{variant.name, plain, shared_start(arm), variant.left_out};
+  progress.line(fmt::format("weights at step 0 that all arms{} share: {}",
+                            variant.name.empty() ? "" : " of " + variant.name,
+                            described.shared_start));
+  return described;
 }
 
 }  // namespace
 
+std::vector<std::string> describe_variants(const RunConfig& config) {
+  std::vector<std::string> lines;
+  if (config.compare.variants.empty()) return lines;
+  for (const Variant& variant : variants_of(config)) {
+    const ModelConfig& model = variant.config.model;
+    lines.push_back(fmt::format("variant {}: attention {}, cache {} elements a token and layer; {}",
+                                variant.name, model.attention,
+                                attention_declaration(model.attention, "").cache_elements(model),
+                                fmt::join(variant.settings, ", ")));
+    for (const LeftOut& left : variant.left_out) {
+      lines.push_back(fmt::format("  {} is left out: {}", left.setting, left.reason));
+    }
+  }
+  return lines;
+}
+
 Comparison compare(const RunConfig& given) {
-  check_comparable(given);
+  check_comparable(given, variants_of(given));
   RunConfig config = given;
   const RunFolder folder(config.run_folder());
   Progress progress("");
   const auto corpus = open_corpus(config, progress);
   folder.write_config(config);
+  for (const auto& line : describe_variants(config)) progress.line(line);
+  const std::vector<Variant> variants = variants_of(config);
+  write_planned_arms(folder.path(), variants);
   Comparison result{.folder = folder.path(),
                     .reference = config.compare.settings[0],
-                    .shared_start = shared_start(config),
+                    .variants = {},
                     .arms = {},
                     .differences = {}};
-  progress.line(fmt::format("weights at step 0 that all arms share: {}", result.shared_start));
-  const size_t all = config.compare.settings.size() * static_cast<size_t>(config.compare.seeds);
-  for (int64_t seed = config.run.seed; seed < config.run.seed + config.compare.seeds; ++seed) {
-    for (const auto& setting : config.compare.settings) {
-      progress.line(
-          fmt::format("\narm {} of {}: {}, seed {}", result.arms.size() + 1, all, setting, seed));
-      reset_peak_resident();
-      const RunConfig arm = arm_config(config, *corpus->tokenizer, setting, seed);
-      const std::string label = fmt::format("[{}/{} {}] ", result.arms.size() + 1, all, setting);
-      const TrainReport report = train({arm, {}, label}, corpus);
-      if (!report.finished)
-        return {.folder = folder.path(),
-                .reference = {},
-                .shared_start = {},
-                .arms = {},
-                .differences = {}};
-      result.arms.push_back(make_arm(arm, report.summary));
-    }
-  }
-  for (size_t i = 1; i < config.compare.settings.size(); ++i) {
-    result.differences.push_back(difference_of(result, config.compare.settings[i], config));
+  for (const Variant& variant : variants)
+    result.variants.push_back(describe(variant, *corpus->tokenizer, progress));
+  if (!train_arms(variants, corpus, progress, result.arms))
+    return {
+        .folder = folder.path(), .reference = {}, .variants = {}, .arms = {}, .differences = {}};
+  for (const Variant& variant : variants) {
+    for (size_t i = 1; i < variant.settings.size(); ++i)
+      result.differences.push_back(difference_of(result, variant, variant.settings[i]));
   }
   return result;
 }

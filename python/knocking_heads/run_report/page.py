@@ -4,7 +4,7 @@ import re
 from html import escape
 from pathlib import Path
 
-from . import table
+from . import table, variants
 from .figure import Figure, Rendered
 from .study import Study
 from .summary import Summary
@@ -88,10 +88,7 @@ def table_line(cells: list, first: bool, lines: int, colour: str) -> str:
 
 def table_block(study: Study) -> str:
     styles = looks_of(study)
-    heads = "".join(
-        f'<th scope="col">{escape(name)}<small>{escape(unit)}</small></th>'
-        for name, unit in table.HEADS
-    )
+    heads = heads_of(table.HEADS)
     groups: dict[str, list] = {}
     for run, cells in table.rows(study):
         groups.setdefault(run.label, []).append(cells)
@@ -111,11 +108,53 @@ def table_block(study: Study) -> str:
     )
 
 
+def heads_of(columns: list[tuple[str, str]]) -> str:
+    return "".join(
+        f'<th scope="col">{escape(name)}<small>{escape(unit)}</small></th>'
+        for name, unit in columns
+    )
+
+
+def variant_lines(rows: list[variants.Row], colour: str) -> str:
+    """The lines of one variant; what it has once stands in the first."""
+    chip = f'<span class="chip" style="background:{colour}"></span>'
+    lines = []
+    for place, row in enumerate(rows):
+        parts = []
+        for column, content in enumerate(variants.cells(row)):
+            own = column < variants.OWN
+            if own and place == 0:
+                parts.append(cell(content, len(rows), chip if column == 0 else ""))
+            elif not own:
+                parts.append(cell(content))
+        lines.append(f"<tr>{''.join(parts)}</tr>")
+    return f"<tbody>{''.join(lines)}</tbody>"
+
+
+def variants_block(study: Study) -> str:
+    """The table in the form of the paper's third; nothing without variants."""
+    if not study.variants:
+        return ""
+    styles, groups = looks_of(study), {}
+    for row in variants.rows_of(study):
+        groups.setdefault(id(row.group), []).append(row)
+    bodies = "".join(
+        variant_lines(rows, styles[rows[0].group.runs[0].label].colour) for rows in groups.values()
+    )
+    return (
+        '<h2 id="variants">Variants</h2><div class="scroll" tabindex="0" role="region" '
+        f'aria-label="Table of the variants"><table class="variants"><thead><tr>'
+        f"{heads_of(variants.HEADS)}</tr></thead>{bodies}</table></div>"
+    )
+
+
 def about(study: Study) -> str:
     runs = f"{len(study.runs)} runs" if len(study.runs) > 1 else "1 run"
     tokens = [run.series(key)[0] for run in study.runs for key in ("train/loss", "val/loss")]
     most = max((at[-1] for at in tokens if at), default=0)
-    settings = f"{len(study.labels)} settings, " if len(study.labels) > 1 else ""
+    if study.variants:
+        runs = f"{len(study.variants)} variants, {runs}"
+    settings = f"{len(study.labels)} settings, " if len(study.labels) > 1 and not study.variants else ""
     return f"{settings}{runs}, up to {most:,.0f} training tokens each"
 
 
@@ -123,6 +162,7 @@ def page(study: Study, summary: Summary, sections: list, folder: str, made: str)
     """`sections`: (id, heading, [(figure, rendered or None)]) in their order."""
     style = (Path(__file__).parent / "page.css").read_text()
     links = "".join(f'<a href="#{key}">{escape(heading)}</a>' for key, heading, _ in sections)
+    first = '<a href="#variants">Variants</a>' if study.variants else ""
     blocks = []
     for key, heading, figures in sections:
         blocks.append(f'<h2 id="{key}">{escape(heading)}</h2>')
@@ -145,10 +185,10 @@ def page(study: Study, summary: Summary, sections: list, folder: str, made: str)
 <h1>{escape(study.name)}</h1>
 <p class="about">{escape(about(study))}</p>
 {answer(summary)}
-<nav aria-label="Parts"><a href="#arms">Arms</a>{links}</nav>
+<nav aria-label="Parts">{first}<a href="#arms">Arms</a>{links}</nav>
 </header>
 <main>
-{table_block(study)}
+{variants_block(study)}{table_block(study)}
 {"".join(blocks)}
 </main>
 <footer>{escape(made)}</footer>

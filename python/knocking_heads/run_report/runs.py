@@ -20,6 +20,7 @@ class Run:
     seed: int | None = None
     group: str = ""  # the comparison that it belongs to, its own name otherwise
     label: str = ""  # of the setting in legends, filled in by the study
+    variant: str = ""  # of the comparison's variants, where it has some
     entry: dict = field(default_factory=dict)  # of compare.json
 
     @property
@@ -163,13 +164,22 @@ def check_run(run: Run) -> Run:
     return run
 
 
-def arms_of_folders(folder: Path) -> list[Run]:
-    """Of a comparison that has not ended: what stands in arms/, in the order of the settings."""
+def arms_inside(place: Path, group: str, variant: str = "") -> list[Run]:
     runs = []
+    for folder in sorted(place.iterdir()):
+        match = re.fullmatch(r"(.+)-s(\d+)", folder.name)
+        if match and (folder / "metrics.jsonl").is_file():
+            runs.append(Run(folder, match[1], int(match[2]), group, variant=variant))
+    return runs
+
+
+def arms_of_folders(folder: Path) -> list[Run]:
+    """Of a comparison that has not ended: what stands in arms/, or in arms/VARIANT/."""
+    group = folder.resolve().name
+    runs = arms_inside(folder / "arms", group)
     for place in sorted((folder / "arms").iterdir()):
-        match = re.fullmatch(r"(.+)-s(\d+)", place.name)
-        if match and (place / "metrics.jsonl").is_file():
-            runs.append(Run(place, match[1], int(match[2]), folder.resolve().name))
+        if place.is_dir() and not (place / "metrics.jsonl").is_file():
+            runs += arms_inside(place, group, place.name)
     return runs
 
 
@@ -186,7 +196,8 @@ def arms_of_entries(folder: Path, content: dict) -> list[Run]:
             raise RunError(f"{where}: an arm without `setting` or `run`: {entry}")
         setting, run = named
         place = folder / run
-        runs.append(Run(place, setting, entry.get("seed"), folder.resolve().name, entry=entry))
+        group, variant = folder.resolve().name, str(entry.get("variant") or "")
+        runs.append(Run(place, setting, entry.get("seed"), group, variant=variant, entry=entry))
     return runs
 
 

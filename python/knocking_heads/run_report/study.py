@@ -34,6 +34,12 @@ class Group:
     reference: str = ""  # setting; empty: nothing to compare with
     planned: int = 0  # arms that it will have; 0: not known
     content: dict = field(default_factory=dict)  # compare.json
+    variant: str = ""  # of a comparison over variants: each is a group of its own
+    model: dict = field(default_factory=dict)  # what compare.json says of the variant
+
+    @property
+    def title(self) -> str:
+        return self.variant or self.name
 
 
 @dataclass
@@ -56,6 +62,10 @@ class Study:
     def first_runs(self) -> list[Run]:
         """The first seed of every setting."""
         return [self.of_label(label)[0] for label in self.labels]
+
+    @property
+    def variants(self) -> list[Group]:
+        return [group for group in self.groups if group.variant]
 
     @property
     def unfinished(self) -> list[Run]:
@@ -111,12 +121,57 @@ def read_group(folder: Path) -> Group:
     return Group(name, folder, [check_run(Run(folder, name, None, name))])
 
 
+def planned_variants(folder: Path) -> tuple[list[dict], int]:
+    """The variants that kha has written before it trained them, and the number of seeds."""
+    path = folder / "planned.json"
+    content = read_json(path.read_text(), str(path)) if path.is_file() else {}
+    variants = content.get("variants")
+    named = [v for v in variants or [] if isinstance(v, dict) and isinstance(v.get("name"), str)]
+    return named, int(finite(content.get("seeds")) or 1)
+
+
+def group_of_variant(whole: Group, name: str, plan: dict, seeds: int) -> Group:
+    runs = [run for run in whole.runs if run.variant == name]
+    settings = plan.get("settings") or []
+    reference = whole.content.get("reference") or (settings[0] if settings else "baseline")
+    order = {setting: place for place, setting in enumerate([reference, *settings])}
+    runs.sort(key=lambda run: order.get(run.setting, len(order)))
+    models = {model.get("name"): model for model in whole.content.get("variants") or []}
+    there = reference in [run.setting for run in runs]
+    planned = len(settings) * seeds or len(runs)
+    return Group(
+        whole.name, whole.folder, runs, reference if there else "", planned, whole.content, name,
+        models.get(name) or plan,
+    )  # fmt: skip
+
+
+def read_groups(folder: Path) -> list[Group]:
+    """A comparison over variants is a group for each: losses are paired within a variant."""
+    whole = read_group(folder)
+    begun = list(dict.fromkeys(run.variant for run in whole.runs))
+    if begun == [""]:
+        return [whole]
+    plans, seeds = planned_variants(folder)
+    by_name = {plan["name"]: plan for plan in plans}
+    order = {name: place for place, name in enumerate(by_name)}
+    begun.sort(key=lambda name: order.get(name, len(order)))
+    groups = [group_of_variant(whole, name, by_name.get(name, {}), seeds) for name in begun]
+    for plan in plans:
+        if plan["name"] not in begun:
+            groups[0].planned += len(plan.get("settings") or []) * seeds
+    return groups
+
+
+def label_of(run: Run, group: Group, alone: bool) -> str:
+    parts = [run.variant, run.setting] if run.variant else [run.setting]
+    return ": ".join(parts if alone or run.folder == group.folder else [group.name, *parts])
+
+
 def read_study(folders: list[Path]) -> Study:
-    groups = [read_group(folder) for folder in folders]
+    groups = [group for folder in folders for group in read_groups(folder)]
     for group in groups:
         for run in group.runs:
-            alone = len(groups) == 1 or run.folder == group.folder
-            run.label = run.setting if alone else f"{group.name}: {run.setting}"
+            run.label = label_of(run, group, len(folders) == 1)
     names = list(dict.fromkeys(group.name for group in groups))
     notes = [note for group in groups for run in group.runs for note in run.notes]
     return Study(" + ".join(names), groups, notes)
@@ -162,7 +217,9 @@ def band_at(step: int, pairs: list[tuple[Run, Run]], differences: list[float]) -
 def given_interval(group: Group, setting: str, made: Difference) -> Interval | None:
     """What `kha compare` wrote; of the last evaluation where it has not."""
     for entry in group.content.get("differences") or []:
-        if isinstance(entry, dict) and entry.get("setting") == setting:
+        if not isinstance(entry, dict) or (entry.get("variant") or "") != group.variant:
+            continue
+        if entry.get("setting") == setting:
             numbers = [finite(entry.get(key)) for key in ("mean", "low", "high")]
             if None not in numbers:
                 made.covers = entry.get("kind", made.covers)

@@ -35,6 +35,21 @@ def looks(labels: list[str], reference: str = "") -> dict[str, Look]:
     return found
 
 
+def looks_of_variants(groups: list[tuple[list[str], str]]) -> dict[str, Look]:
+    """`groups`: the labels of each variant and its reference. A variant has one colour and marker;
+    its reference is dotted, its other settings are solid, then dashed."""
+    found = {}
+    for place, (labels, reference) in enumerate(groups):
+        colour = COLOURS[(place + 1) % len(COLOURS)]
+        marker = MARKERS[place % len(MARKERS)]
+        others = [label for label in labels if label != reference]
+        if reference in labels:
+            found[reference] = Look(colour, marker, DASHES[2])
+        for number, label in enumerate(others):
+            found[label] = Look(colour, marker, [*DASHES[:2], DASHES[3]][number % 3])
+    return found
+
+
 def settings_of_matplotlib(narrow: bool) -> dict:
     size = 9.0 if narrow else 10.0
     return {

@@ -59,6 +59,14 @@ def listed(names: list[str], most: int = 0) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def reference_in_words(differences: list[Difference], count: int) -> str:
+    """Of `count` settings; their own where variants or comparisons have one each."""
+    references = list(dict.fromkeys(d.reference for d in differences))
+    if len(references) == 1:
+        return references[0]
+    return "its own baseline" if count == 1 else "their own baselines"
+
+
 def headline_of(study: Study, differences: list[Difference]) -> str:
     if not differences:
         if any(group.reference for group in study.groups):
@@ -68,15 +76,15 @@ def headline_of(study: Study, differences: list[Difference]) -> str:
     names = {kind: [d.setting for d in differences if outcome_of(d) == kind]
              for kind in ("better", "worse", "undecided", "open")}  # fmt: skip
     one_seed = all(d.covers == "documents" for d in differences if d.final)
-    reference = differences[0].reference
     if len(names["open"]) == len(differences):
         return "The comparison has not finished, so nothing is concluded yet."
     parts = []
     for kind, side in (("better", "below"), ("worse", "above")):
         if names[kind]:
-            parts.append(f"{listed(names[kind], 3)} ended {side} {reference}")
+            beside = reference_in_words(differences, len(names[kind]))
+            parts.append(f"{listed(names[kind], 3)} ended {side} {beside}")
     if not parts:
-        return f"No difference from {reference} is shown."
+        return f"No difference from {reference_in_words(differences, len(differences))} is shown."
     rest = names["undecided"]
     if rest:
         parts.append(f"for {listed(rest, 3)} no difference is shown")
@@ -105,6 +113,9 @@ def cautions_of(study: Study, differences: list[Difference]) -> list[str]:
             f"There are {len(judged)} intervals at 95 % each: one in twenty misses by chance, so a "
             "single one that narrowly leaves 0 out says little."
         )
+    for group in study.variants:
+        for left in group.model.get("left_out") or []:
+            cautions.append(f"{group.variant}: {left['setting']} was left out: {left['reason']}.")
     if judged:
         cautions.append("This holds for this size of model, this text and this many tokens.")
     open_runs = [run.name for run in study.unfinished]

@@ -4,13 +4,24 @@ from . import spikes
 from .figure import Figure, gaps, legend_below, log_axis, panels, shortened, tokens_axis
 from .runs import Run
 from .statistics import number, smooth_between_gaps
-from .study import Difference, Study
-from .style import INK, Look, looks
+from .study import Difference, Group, Study
+from .style import INK, Look, looks, looks_of_variants
 
 OLD = "These runs have not logged it: an older kha wrote them, or they had not come so far."
 
 
+def labels_of(group: Group) -> list[str]:
+    return list(dict.fromkeys(run.label for run in group.runs))
+
+
+def reference_of(group: Group) -> str:
+    """The label of the reference, empty where there is none."""
+    return next((run.label for run in group.runs if run.setting == group.reference), "")
+
+
 def looks_of(study: Study) -> dict[str, Look]:
+    if study.variants and len(study.variants) == len(study.groups):
+        return looks_of_variants([(labels_of(group), reference_of(group)) for group in study.groups])
     groups = [group for group in study.groups if group.reference]
     references = [
         run.label for group in groups for run in group.runs if run.setting == group.reference
@@ -132,6 +143,14 @@ def loss_figure(study: Study) -> Figure:
     )
 
 
+def references_of(study: Study, differences: list[Difference]) -> str:
+    names = list(dict.fromkeys(d.reference for d in differences))
+    settings = list(dict.fromkeys(group.reference for group in study.variants if group.reference))
+    if len(names) > 1 and len(study.variants) == len(study.groups):
+        return f"{', '.join(settings)} of the same variant"
+    return ", ".join(names)
+
+
 def covers_in_words(differences: list[Difference]) -> str:
     seeds = sorted({d.seeds for d in differences if d.covers == "seeds"})
     parts = []
@@ -174,7 +193,7 @@ def difference_figure(study: Study) -> Figure:
     differences = [d for d in study.differences() if d.tokens]
     if not differences:
         return Figure("difference", "Difference over training", missing=no_difference(study))
-    references = list(dict.fromkeys(d.reference for d in differences))
+    references = references_of(study, differences)
 
     def draw(narrow: bool):
         styles = looks_of(study)
@@ -204,7 +223,7 @@ def difference_figure(study: Study) -> Figure:
     return Figure(
         "difference",
         "Difference over training",
-        f"Validation loss less that of {', '.join(references)} at the same step and seed, in nats "
+        f"Validation loss less that of {references} at the same step and seed, in nats "
         f"per token, against training tokens (logarithmic). Below 0 is better. {band}{bar}"
         "The vertical range is that of the last nine tenths of the tokens.",
         "One panel for each setting: its validation loss less the reference's. At the last common "
@@ -312,7 +331,7 @@ def final_figure(study: Study) -> Figure:
         if any(d.tokens for d in study.differences()):
             reason = "No arm has finished beside its reference yet, so nothing is concluded."
         return Figure("final", title, missing=reason)
-    references = ", ".join(dict.fromkeys(d.reference for d in differences))
+    references = references_of(study, differences)
 
     def draw(narrow: bool):
         styles = looks_of(study)

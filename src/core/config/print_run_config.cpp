@@ -23,6 +23,11 @@ std::string to_toml(const RunConfig& config) {
     out += "\n[knock.layers." + layer + "]\n";
     for (const auto& [slot, kind] : slots) out += slot + " = " + quoted(kind) + "\n";
   }
+  if (!config.compare.variants.empty()) out += "\n[compare.variants]\n";
+  for (const auto& [name, sets] : config.compare.variants) {
+    std::vector<std::string> texts = sets;
+    out += fmt::format("{} = {}\n", name, value_text(&texts));
+  }
   return out;
 }
 

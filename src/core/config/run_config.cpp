@@ -8,9 +8,12 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/config/apply_set.h"
 #include "core/config/field_text.h"
+#include "core/config/open_tables.h"
 #include "kha/core/error.h"
 #include "kha/core/nearest_name.h"
+#include "kha/core/variant.h"
 
 namespace kha {
 namespace {
@@ -113,35 +116,13 @@ void check_limits(const Field& field, const std::string& where) {
         .found = **text});
 }
 
-// [knock.layers.N] is the one table whose keys are not known beforehand.
-bool assign_layer(RunConfig& config, const std::string& key, const toml::node& node,
-                  const std::string& where) {
-  const std::string prefix = "knock.layers.";
-  if (key.rfind(prefix, 0) != 0) return false;
-  const std::string rest = key.substr(prefix.size());
-  const auto dot = rest.find('.');
-  const auto kind = node.value_exact<std::string>();
-  const std::string layer = rest.substr(0, dot);
-  const std::string slot = dot == std::string::npos ? "" : rest.substr(dot + 1);
-  const bool digits = !layer.empty() && layer.find_first_not_of("0123456789") == std::string::npos;
-  // One spelling a layer: "03" beside "3" would let one of two win unseen.
-  const bool number = digits && layer.size() < 6 && (layer[0] != '0' || layer.size() == 1);
-  if (!number || !kind || (slot != "q" && slot != "k" && slot != "v")) {
-    fail({.what = "`" + key + "` does not name a map of a layer",
-          .where = where,
-          .expected = "[knock.layers.3] with q, k or v = \"none\", \"linear\", \"mlp\" or \"gate\"",
-          .found = key});
-  }
-  config.knock.layers[layer][slot] = *kind;
-  return true;
-}
-
 // A section without keys says nothing, yet its name may be mistyped.
 bool is_empty_section(const std::string& key, const toml::node& node,
                       const std::vector<std::string>& names) {
-  return node.is_table() && std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-           return name.rfind(key + ".", 0) == 0;
-         });
+  const auto holds = [&](const std::string& name) { return name.rfind(key + ".", 0) == 0; };
+  const auto& open = open_tables();
+  return node.is_table() && (std::any_of(names.begin(), names.end(), holds) ||
+                             std::find(open.begin(), open.end(), key) != open.end());
 }
 
 void check_group_decay(const RunConfig& config, const std::string& where) {
@@ -164,7 +145,7 @@ void apply_table(RunConfig& config, const toml::table& table, const std::string&
   for (const auto& [key, node] : values) {
     const std::string line = at_line(where, node->source());
     if (is_empty_section(key, *node, names)) continue;
-    if (!assign_layer(config, key, *node, line)) {
+    if (!assign_in_open_table(config, key, *node, line)) {
       const auto found = std::find(names.begin(), names.end(), key);
       if (found == names.end()) {
         fail({.what = "unknown key `" + key + "`" + did_you_mean(key, names),
@@ -188,12 +169,12 @@ toml::table parse_table(const std::string& text, const std::string& where) {
   }
 }
 
-// "a.b=value": the value is TOML; a word that is not is taken as text.
-void apply_set(RunConfig& config, const std::string& set) {
+}  // namespace
+
+void apply_set(RunConfig& config, const std::string& set, const std::string& where) {
   const auto equals = set.find('=');
-  const std::string where = "--set " + set;
   if (equals == std::string::npos || equals == 0) {
-    fail({.what = "--set wants key=value",
+    fail({.what = where.starts_with("--set") ? "--set wants key=value" : "this is no key=value",
           .where = where,
           .expected = "for example --set train.steps=200"});
   }
@@ -207,8 +188,6 @@ void apply_set(RunConfig& config, const std::string& set) {
   apply_table(config, table, where);
 }
 
-}  // namespace
-
 std::filesystem::path RunConfig::run_folder() const {
   return std::filesystem::path(run.folder) / run.name;
 }
@@ -217,12 +196,13 @@ RunConfig parse_run_config(const std::string& toml_text, const std::string& wher
                            const std::vector<std::string>& sets) {
   RunConfig config;
   apply_table(config, parse_table(toml_text, where), where);
-  for (const auto& set : sets) apply_set(config, set);
+  for (const auto& set : sets) apply_set(config, set, "--set " + set);
   for (const auto& arm : config.compare.settings) named_setting(arm, where + ", compare.settings");
   config.model.knocks = resolve_knocks(config.knock, where);
   config.model.max_position_embeddings = config.train.context;
   validate(config.model, where + ", [model] and [knock]");
   check_group_decay(config, where);
+  if (!config.compare.variants.empty()) variants_of(config);  // what does not fit is said early
   return config;
 }
 

@@ -1,0 +1,14 @@
+// One "key=value" on top of a run's configuration.
+#pragma once
+
+#include <string>
+
+#include "kha/core/run_config.h"
+
+namespace kha {
+
+// The value is TOML; a word that is not is taken as text. `where` names the place in messages:
+// "--set train.steps=5".
+void apply_set(RunConfig& config, const std::string& set, const std::string& where);
+
+}  // namespace kha
