@@ -160,7 +160,7 @@ def test_a_dry_run_says_what_would_be_trained(train, tmp_path):
 
 
 @pytest.mark.parametrize("changes, words", [
-    ({"compare.variants.mla": ["model.attention=mla"]}, ["compare.variants.mla", "num_key_value_heads"]),
+    ({"compare.variants.mla": ["model.attention=mla"]}, ["compare.variants.mla", "rope_head_dim"]),
     ({"compare.variants.mla": ["train.batch=2"]}, ["may not differ between variants", "same text in the same order"]),
     ({"compare.settings": ["kha-mlp", "baseline"]}, ["the reference `kha-mlp` is not legal in a variant"]),
     ({"knock.v": "mlp"}, ["have no meaning in a comparison"]),
