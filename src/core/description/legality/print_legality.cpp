@@ -98,16 +98,16 @@ nlohmann::ordered_json system_json(const LegalSystem& system) {
 
 std::string legality_text() {
   const auto systems = legality();
-  std::string text = fmt::format("{:<10}{:<6}{:<20}{}\n", "attention", "slot", "legal maps",
+  std::string text = fmt::format("{:<15}{:<6}{:<20}{}\n", "attention", "slot", "legal maps",
                                  "what linear folds into");
   for (const LegalSystem& system : systems) {
     for (const LegalPlace& place : system.places) {
       text +=
-          fmt::format("{:<10}{:<6}{:<20}{}\n", &place == &system.places.front() ? system.name : "",
+          fmt::format("{:<15}{:<6}{:<20}{}\n", &place == &system.places.front() ? system.name : "",
                       to_string(place.slot), kinds_text(place, "none"), folds_text(place, ""));
     }
-    text += fmt::format("{:<10}cached for each token and layer: {}\n", "", cached_text(system));
-    text += fmt::format("{:<10}settings: baseline{}{}\n", "", system.settings.empty() ? "" : ", ",
+    text += fmt::format("{:<15}cached for each token and layer: {}\n", "", cached_text(system));
+    text += fmt::format("{:<15}settings: baseline{}{}\n", "", system.settings.empty() ? "" : ", ",
                         fmt::join(system.settings, ", "));
   }
   text += fmt::format("\n{}\n\nwhy not the others:\n", meaning_of_symbols());
