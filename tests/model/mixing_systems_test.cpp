@@ -101,6 +101,16 @@ TEST(MixingSystems, CollaborativeStartsAsMhaWithoutNorms) {
   EXPECT_LT(largest(found - m.out(heads)), 1e-12);
 }
 
+TEST(MixingSystems, AMixingThatHasNoBlocksStartsAtRandom) {
+  const auto mixing = [](int64_t width) {
+    ModelConfig c = collaborative(width, false);
+    c.initializer_range = 0.01;
+    return initialise(c, KnockStart::identity, 1).at(attention_prefix(0) + "mixing.weight");
+  };
+  EXPECT_TRUE(mixing(12).equal(at::eye(4).repeat_interleave(3, 1)));
+  EXPECT_NEAR(mixing(4001).std().item<double>(), 0.2, 0.01);
+}
+
 // Every KV head stored once for each query head that it serves.
 TEST(MixingSystems, GroupedHeadsAreMhaWithEqualHeads) {
   for (const std::string attention : {"gqa", "talking"}) {
