@@ -71,7 +71,7 @@ void check_positions(const at::Tensor& positions, int64_t tokens, int64_t room) 
 }  // namespace
 
 Decoder::Decoder(const ModelConfig& config, const Parameters& parameters, KnockPlan plan,
-                 int64_t positions, Recompute recompute)
+                 int64_t positions, Recompute recompute, std::shared_ptr<RouterRecord> record)
     : recompute_(recompute),
       eps_(config.rms_norm_eps),
       config_(config),
@@ -83,11 +83,20 @@ Decoder::Decoder(const ModelConfig& config, const Parameters& parameters, KnockP
               config.rotary_layout == "interleaved") {
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-    layers_.push_back(std::make_shared<const Layer>(
-        Layer{layer, eps_, parameters.at(prefix + "input_layernorm.weight"),
-              parameters.at(prefix + "post_attention_layernorm.weight"),
-              make_attention(config, parameters, layer, plan),
-              FeedForward(parameters, prefix + "mlp."), with_prefix(parameters, prefix)}));
+    Layer made{layer,
+               eps_,
+               parameters.at(prefix + "input_layernorm.weight"),
+               parameters.at(prefix + "post_attention_layernorm.weight"),
+               make_attention(config, parameters, layer, plan),
+               {},
+               {},
+               with_prefix(parameters, prefix)};
+    if (config.experts.in_layer(layer)) {
+      made.mixture.emplace(config.experts, parameters, prefix + "mlp.", layer, record);
+    } else {
+      made.dense.emplace(parameters, prefix + "mlp.");
+    }
+    layers_.push_back(std::make_shared<const Layer>(std::move(made)));
   }
 }
 
@@ -122,6 +131,10 @@ at::Tensor Decoder::Layer::attend(const at::Tensor& x, const RotaryTable& rotary
   if (cache) refuse_gradient(projected.entry);
   const CacheEntry all = cache ? cache->append(index, projected.entry) : projected.entry;
   return attention->aggregate(attention->attend(projected.queries_BTHD, all, layout));
+}
+
+at::Tensor Decoder::Layer::feed_forward(const at::Tensor& x) const {
+  return mixture ? (*mixture)(x) : (*dense)(x);
 }
 
 at::Tensor Decoder::Layer::operator()(const at::Tensor& x, const RotaryTable& rotary,

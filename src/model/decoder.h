@@ -1,15 +1,17 @@
-// The dense decoder: embedding, L layers of attention and feed-forward, final norm, head.
+// The decoder: embedding, L layers of attention and feed-forward or experts, final norm, head.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kha/core/model_config.h"
 #include "kha/ops/knock_plan.h"
 #include "model/recompute.h"
 #include "modules/attention/attention.h"
+#include "modules/experts/mixture.h"
 #include "modules/feed_forward.h"
 #include "modules/kv_cache.h"
 #include "modules/parameters.h"
@@ -17,11 +19,12 @@
 namespace kha {
 
 // A view of the parameters as a function; cheap to make, holds no state of its own. The dtype of
-// the arithmetic is that of the parameters given.
+// the arithmetic is that of the parameters given. A record takes what the routers of a pass chose.
 class Decoder {
  public:
   Decoder(const ModelConfig& config, const Parameters& parameters, KnockPlan plan,
-          int64_t positions, Recompute recompute = Recompute::none);
+          int64_t positions, Recompute recompute = Recompute::none,
+          std::shared_ptr<RouterRecord> record = nullptr);
 
   // ids: [B, T] int64 -> hidden states [B, T, d] after the final norm. With a cache the ids stand
   // behind the cached positions and are appended to it; layers that recompute take none. A layout
@@ -43,11 +46,13 @@ class Decoder {
     double eps;
     at::Tensor attention_norm, feed_forward_norm;
     std::unique_ptr<Attention> attention;
-    FeedForward feed_forward;
+    std::optional<FeedForward> dense;
+    std::optional<Mixture> mixture;      // one of the two
     std::vector<at::Tensor> parameters;  // all of the layer's, those above too
 
     at::Tensor operator()(const at::Tensor& x_BTd, const RotaryTable& rotary, KvCache* cache,
                           const PackedLayout* layout) const;
+    at::Tensor feed_forward(const at::Tensor& x_BTd) const;
     at::Tensor attend(const at::Tensor& x_BTd, const RotaryTable& rotary, KvCache* cache,
                       const PackedLayout* layout) const;
   };

@@ -7,6 +7,7 @@
 
 #include "kha/core/checksum.h"
 #include "kha/core/parameter_table.h"
+#include "model/parameter_layout.h"
 
 namespace kha {
 
@@ -34,11 +35,9 @@ at::Tensor initial_tensor(const ParameterSpec& spec, double standard_deviation, 
 }
 
 Parameters initialise(const ModelConfig& config, KnockStart start, int64_t seed) {
-  Parameters parameters;
-  for (const auto& spec : parameter_table(config, start)) {
-    parameters.add(spec.name, initial_tensor(spec, config.initializer_range, seed));
-  }
-  return parameters;
+  return make_parameters(config, start, [&](const ParameterSpec& spec) {
+    return initial_tensor(spec, config.initializer_range, seed);
+  });
 }
 
 }  // namespace kha

@@ -5,7 +5,7 @@
 #include "kha/core/atomic_file.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/model_folder.h"
-#include "kha/core/parameter_table.h"
+#include "model/parameter_layout.h"
 #include "model/tensor_bytes.h"
 
 namespace kha {
@@ -15,11 +15,9 @@ at::Tensor read_parameter(const ModelFiles& files, const std::string& name) {
 }
 
 Parameters read_parameters(const ModelFiles& files, const ModelConfig& config) {
-  Parameters parameters;
-  for (const auto& spec : parameter_table(config)) {
-    parameters.add(spec.name, read_parameter(files, spec.name));
-  }
-  return parameters;
+  return make_parameters(config, KnockStart::identity, [&](const ParameterSpec& spec) {
+    return read_parameter(files, spec.name);
+  });
 }
 
 LoadedModel load_model(const std::filesystem::path& folder) {
@@ -35,7 +33,7 @@ void write_model(const std::filesystem::path& folder, const ModelConfig& config,
   write_file_atomically(folder / "config.json", to_config_json(config));
   write_file_atomically(folder / "generation_config.json", to_generation_config_json(config));
   tokenizer.save(folder);
-  write_tensors(folder / "model.safetensors", parameters.entries());
+  write_tensors(folder / "model.safetensors", stored_tensors(config, parameters));
 }
 
 }  // namespace kha

@@ -1,10 +1,17 @@
 #include "modules/parameters.h"
 
 #include <ATen/Functions.h>
+#include <c10/core/ScalarType.h>
 
 #include <cassert>
 
 namespace kha {
+namespace {
+
+// A router is computed in float32 at least: rounded scores would choose other experts.
+bool of_router(const std::string& name) { return name.find(".mlp.gate.") != std::string::npos; }
+
+}  // namespace
 
 void Parameters::add(std::string name, at::Tensor value) {
   const bool fresh = index_.emplace(name, entries_.size()).second;
@@ -24,7 +31,9 @@ at::Tensor Parameters::find(const std::string& name) const {
 
 Parameters Parameters::cast(at::ScalarType dtype) const {
   Parameters result;
-  for (const auto& [name, value] : entries_) result.add(name, value.to(dtype));
+  for (const auto& [name, value] : entries_) {
+    result.add(name, value.to(of_router(name) ? c10::promoteTypes(dtype, at::kFloat) : dtype));
+  }
   return result;
 }
 

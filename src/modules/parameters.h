@@ -23,6 +23,7 @@ class Parameters {
   void entries() const&& = delete;
 
   // The same tensors in another dtype, as differentiable casts; themselves where it is theirs.
+  // Those of routers stay float32 where the dtype is narrower.
   Parameters cast(at::ScalarType dtype) const;
   Parameters to(at::Device device) const;
 

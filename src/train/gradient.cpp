@@ -28,9 +28,9 @@ struct Pass {
 };
 
 Pass run_layers(const ModelConfig& config, const Parameters& parameters, const BatchTensors& batch,
-                const Arithmetic& arithmetic) {
+                const Arithmetic& arithmetic, std::shared_ptr<RouterRecord> record = nullptr) {
   const Decoder decoder(config, parameters.cast(arithmetic.dtype), arithmetic.plan,
-                        batch.ids.size(1), arithmetic.recompute);
+                        batch.ids.size(1), arithmetic.recompute, std::move(record));
   return {decoder.hidden(batch.ids, nullptr, batch.layout).flatten(0, 1), decoder.head()};
 }
 
@@ -46,14 +46,14 @@ void add_to_leaf(const at::Tensor& leaf, const at::Tensor& gradient) {
   }
 }
 
-// Sum of the losses times `scale`; its gradient goes to the parameters.
-double backward(const Pass& pass, const at::Tensor& targets_N, double scale) {
+// Sum of the losses times `scale`; its gradient goes to the parameters, with that of the z-loss.
+double backward(const Pass& pass, const at::Tensor& targets_N, double scale, double z_loss) {
   const bool wants_head = pass.head_Vd.requires_grad();
   const auto type = pass.hidden_Nd.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor scales =
       at::full(targets_N.sizes(), scale, pass.hidden_Nd.options().dtype(type).requires_grad(false));
   auto [losses, dhidden, dhead] = ops::head_loss_with_gradients(
-      scales, pass.hidden_Nd.detach(), pass.head_Vd.detach(), targets_N, wants_head);
+      scales, pass.hidden_Nd.detach(), pass.head_Vd.detach(), targets_N, wants_head, z_loss);
   std::vector<at::Tensor> roots, gradients;
   const auto start = [&](const at::Tensor& root, const at::Tensor& gradient) {
     if (!root.requires_grad()) return;
@@ -109,16 +109,31 @@ at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters
 
 double accumulate_gradient(const ModelConfig& config, const Parameters& parameters,
                            const std::vector<Batch>& micro_batches, const Packing& packing,
-                           const Arithmetic& arithmetic) {
+                           const Arithmetic& arithmetic, const AuxiliaryLosses& losses,
+                           ExpertCounts* counts) {
+  RouterStep routers(config, losses, micro_batches);
+  const auto run = [&](const Batch& batch, const BatchTensors& tensors) {
+    const auto record = routers.record(batch, arithmetic.device);
+    Pass pass = run_layers(config, parameters, tensors, arithmetic, record);
+    if (record) routers.add(*record);
+    return pass;
+  };
+  if (routers.counts_first()) {
+    const at::NoGradGuard no_grad;
+    for (const auto& batch : micro_batches) {
+      run(batch, to_tensors(batch, packing, arithmetic.device));
+    }
+    routers.end_first_round();
+  }
   int64_t counted = 0;
   for (const auto& batch : micro_batches) counted += batch.counted_targets;
   const double scale = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
   double total = 0;
   for (const auto& batch : micro_batches) {
     const BatchTensors tensors = to_tensors(batch, packing, arithmetic.device);
-    const Pass pass = run_layers(config, parameters, tensors, arithmetic);
-    total += backward(pass, tensors.targets.flatten(), scale);
+    total += backward(run(batch, tensors), tensors.targets.flatten(), scale, losses.output_z);
   }
+  if (counts) *counts = routers.counts();
   return total;
 }
 

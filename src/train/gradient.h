@@ -12,6 +12,7 @@
 #include "model/recompute.h"
 #include "modules/packed_layout.h"
 #include "modules/parameters.h"
+#include "train/router_step.h"
 
 namespace kha {
 
@@ -42,10 +43,13 @@ at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters
 
 // Adds the gradient of (sum of all counted targets' losses) / (their number) to the parameters'
 // grad, one micro-batch after the other, so that cutting a batch changes nothing but rounding.
-// Returns the mean loss in nats.
+// Returns the mean loss in nats, without the auxiliary losses, whose gradients are added too; with
+// a balance loss and several micro-batches every pass forward is made twice. `counts` takes the
+// load of the experts.
 double accumulate_gradient(const ModelConfig& config, const Parameters& parameters,
                            const std::vector<Batch>& micro_batches, const Packing& packing,
-                           const Arithmetic& arithmetic);
+                           const Arithmetic& arithmetic, const AuxiliaryLosses& losses = {},
+                           ExpertCounts* counts = nullptr);
 
 // The Euclidean norm over all gradients.
 double gradient_norm(const std::vector<std::pair<std::string, at::Tensor>>& trainable);

@@ -55,6 +55,7 @@ Optimizer::Optimizer(const RunConfig& config, const std::vector<ParameterSpec>& 
     groups_.push_back({.summary = describe(role, options_, knock)});
   }
   for (const auto& spec : table) {
+    if (!spec.trained) continue;
     Group& group = groups_[static_cast<size_t>(spec.role)];
     at::Tensor parameter = parameters.at(spec.name);
     group.summary.tensors += 1;

@@ -12,6 +12,7 @@
 #include "kha/core/model_tokenizer.h"
 #include "kha/core/run_record.h"
 #include "model/model_io.h"
+#include "model/parameter_layout.h"
 
 namespace kha {
 namespace {
@@ -110,7 +111,7 @@ std::vector<std::string> restore_session(Session& session, const std::filesystem
   session.batch_plan().check(state.data);
   const ModelFiles files = ModelFiles::open(folder);
   check_tensors(files, session.config.model);
-  for (const auto& [name, parameter] : session.parameters.entries()) {
+  for (const auto& [name, parameter] : stored_tensors(session.config.model, session.parameters)) {
     parameter.copy_(read_parameter(files, name));
   }
   auto fresh = read_optimizer_state(folder, *session.optimizer).fresh;

@@ -15,6 +15,7 @@
 #include "memory/caching_allocator.h"
 #include "model/initialise.h"
 #include "model/model_io.h"
+#include "model/parameter_layout.h"
 
 namespace kha {
 namespace {
@@ -95,18 +96,16 @@ Parameters parameters_from(const std::filesystem::path& folder, RunConfig& confi
   check_vocabulary(tokenizer, base.vocab_size, folder);
   warn_of_another_tokenizer(tokenizer, base, folder, progress);
   const ModelFiles files = ModelFiles::open(folder);
-  const auto table =
-      parameter_table(config.model, parse_knock_start(config.knock.start, "knock.start"));
+  const auto table = parameter_table(config.model);
   const auto added = added_maps(files, table);
   for (const auto& warning : check_tensors(files, base).warnings)
     progress.line("warning: " + warning);
-  Parameters parameters;
-  for (const auto& spec : table) {
+  const KnockStart start = parse_knock_start(config.knock.start, "knock.start");
+  Parameters parameters = make_parameters(config.model, start, [&](const ParameterSpec& spec) {
     const bool fresh = spec.role == Role::knock && !files.find(spec.name);
-    parameters.add(spec.name,
-                   fresh ? initial_tensor(spec, config.model.initializer_range, config.run.seed)
-                         : read_parameter(files, spec.name));
-  }
+    return fresh ? initial_tensor(spec, config.model.initializer_range, config.run.seed)
+                 : read_parameter(files, spec.name);
+  });
   progress.line(fmt::format("starts from {}: {} tensors read, {} of maps added{}", folder.string(),
                             table.size() - added.size(), added.size(),
                             added.empty() ? "" : fmt::format(" ({} …)", added.front())));
@@ -167,7 +166,7 @@ Session start_session(RunConfig config, std::shared_ptr<const RunCorpus> corpus,
   Parameters parameters = from.empty()
                               ? initialise(config.model, start, config.run.seed)
                               : parameters_from(from, config, *corpus->tokenizer, progress);
-  auto table = parameter_table(config.model, start);
+  auto table = memory_table(config.model, start);
   parameters = parameters.to(arithmetic.device);
   auto optimizer = std::make_unique<Optimizer>(config, table, parameters);
   if (optimizer->trainable().empty()) {

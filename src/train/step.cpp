@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kha/core/schedule.h"
+#include "train/balance.h"
 #include "train/nonfinite.h"
 #include "train/process_figures.h"
 
@@ -52,22 +53,26 @@ StepResult TrainStep::compute() {
   const RunConfig& c = session_.config;
   const int64_t step = session_.state.step + 1;
   fill_micro_batches(session_.state.batch());
-  StepResult result{.loss = gradient(),
-                    .lr = c.optimizer.lr * schedule_factor(c.schedule, step, c.train.steps)};
+  StepResult result{.lr = c.optimizer.lr * schedule_factor(c.schedule, step, c.train.steps)};
+  result.loss = gradient(result.experts);
   judge(result);
   if (result.action == SpikeAction::skip || result.action == SpikeAction::back) {
     session_.optimizer->drop_gradients();
     return result;
   }
   clip(result.norm);
-  update(result.lr);
+  update(result.lr, result.experts);
   return result;
 }
 
-double TrainStep::gradient() {
+double TrainStep::gradient(ExpertCounts& experts) {
   RECORD_USER_SCOPE("kha/head and loss");
-  return accumulate_gradient(session_.config.model, session_.parameters, micro_batches_,
-                             session_.packing(), session_.arithmetic);
+  const RunConfig& c = session_.config;
+  const AuxiliaryLosses losses{.balance = c.experts.balance_loss,
+                               .router_z = c.experts.router_z_loss,
+                               .output_z = c.train.z_loss};
+  return accumulate_gradient(c.model, session_.parameters, micro_batches_, session_.packing(),
+                             session_.arithmetic, losses, &experts);
 }
 
 void TrainStep::judge(StepResult& result) {
@@ -96,9 +101,11 @@ void TrainStep::clip(double norm) {
   if (limit > 0) clip_gradient(session_.optimizer->trainable(), norm, limit);
 }
 
-void TrainStep::update(double lr) {
+void TrainStep::update(double lr, const ExpertCounts& experts) {
   RECORD_USER_SCOPE("kha/optimiser");
   session_.optimizer->step(lr);
+  const RunConfig& c = session_.config;
+  balance_experts(c.model, c.experts, experts, session_.parameters);
 }
 
 const std::vector<Batch>& TrainStep::next_batches() {

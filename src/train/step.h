@@ -18,7 +18,8 @@ struct StepResult {
   SpikeVerdict spikes = {};
   SpikeAction action = SpikeAction::none;
   double seconds = 0;
-  int64_t faults = 0;  // minor ones
+  int64_t faults = 0;         // minor ones
+  ExpertCounts experts = {};  // the load of the experts
 };
 
 class TrainStep {
@@ -38,10 +39,10 @@ class TrainStep {
  private:
   void fill_micro_batches(int64_t batch);
   StepResult compute();
-  double gradient();
+  double gradient(ExpertCounts& experts);
   void judge(StepResult& result);  // the norm before clipping, and what to do
   void clip(double norm);
-  void update(double lr);
+  void update(double lr, const ExpertCounts& experts);
 
   Session& session_;
   std::filesystem::path folder_;

@@ -18,6 +18,7 @@
 #include "train/ceiling.h"
 #include "train/head_metrics.h"
 #include "train/interrupt.h"
+#include "train/load_metrics.h"
 #include "train/map_metrics.h"
 #include "train/process_figures.h"
 #include "train/profile/step_profile.h"
@@ -145,7 +146,8 @@ class Loop {
   // What the logs hold of later steps goes aside, and the watch sees what is left.
   void open_logs() {
     logs_.reset();
-    logs_.emplace(folder_.path(), session_.state.step, session_.config.train.tensorboard);
+    logs_.emplace(folder_.path(), session_.state.step, session_.config.train.tensorboard,
+                  session_.config.model.experts.any());
     watch_ = watch_spikes(read_every_step(folder_.path()));
   }
 
@@ -219,6 +221,7 @@ class Loop {
                     .seconds_left = pace_ * static_cast<double>(t.steps - s.step),
                     .resident_bytes = resident_bytes()},
                    logged);
+    if (logs_->loads && s.step % load_every == 0) write_load(*logs_->loads, s, r.experts);
     if (!logged) return;
     nlohmann::ordered_json line{{"step", s.step},
                                 {"tokens", s.tokens},
@@ -231,6 +234,7 @@ class Loop {
                                 {"memory", resident_bytes()},
                                 {"faults", r.faults}};
     if (ceiling_.flops > 0) line["mfu"] = mfu(tps);
+    if (logs_->loads) add_load_metrics(r.experts, line);
     logs_->metrics.write(line);
   }
 
@@ -260,6 +264,10 @@ void print_session(const Session& session, Progress& progress) {
       "model: {}, {} parameters ({} in the maps), {:.2f} MFLOP a token forward ({:.2f} % maps)",
       setting_name(m.knocks), count.total, count.knock, flops.forward / 1e6,
       100 * flops.knock / flops.forward));
+  if (m.experts.any()) {
+    progress.line(fmt::format("experts: {} of {} a token, {} of the parameters at work on it",
+                              m.experts.active, m.experts.count, count.active));
+  }
   std::string ran;
   for (const auto& [key, value] : session.state.ran)
     ran += (ran.empty() ? "" : ", ") + key + " " + value;

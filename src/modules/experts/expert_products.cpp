@@ -1,0 +1,185 @@
+#include "modules/experts/expert_products.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kha/ops/layers.h"
+#include "modules/experts/token_rows.h"
+
+namespace kha {
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// The pairs of one expert in tensors that hold all pairs.
+struct Group {
+  int64_t expert, begin, count;
+
+  Tensor of(const Tensor& pairs) const { return pairs.narrow(0, begin, count); }
+};
+
+template <class Work>
+void for_each_group(const Assignment& assignment, const Work& work) {
+  for (int64_t e = 0; e < assignment.experts(); ++e) {
+    if (assignment.count(e) > 0) work(Group{e, assignment.begin[e], assignment.count(e)});
+  }
+}
+
+// [M], of each pair its weight in x's dtype.
+Tensor pair_weights(const Tensor& weights, const Assignment& assignment, at::ScalarType type) {
+  return weights.flatten().index_select(0, assignment.places_M).to(type);
+}
+
+// `kept`: null, or the products of gate and up for all pairs, to be filled.
+struct Kept {
+  Tensor gate_Mf, up_Mf;
+};
+
+Tensor product_into(Tensor kept, const Tensor& x, const Tensor& matrix) {
+  at::mm_out(kept, x, matrix.t());
+  return kept;
+}
+
+Tensor forward_products(const Tensor& x, const Tensor& weights, const Assignment& assignment,
+                        const ExpertMatrices& m, Kept* kept) {
+  const Tensor pair_weight = pair_weights(weights, assignment, x.scalar_type());
+  TokenSum sum(x);
+  for_each_group(assignment, [&](const Group& group) {
+    const Tensor tokens = group.of(assignment.tokens_M);
+    const Tensor own = x.index_select(0, tokens);
+    const Tensor gate_fd = m.gate_Efd.select(0, group.expert);
+    const Tensor up_fd = m.up_Efd.select(0, group.expert);
+    const Tensor gate =
+        kept ? product_into(group.of(kept->gate_Mf), own, gate_fd) : own.mm(gate_fd.t());
+    const Tensor up = kept ? product_into(group.of(kept->up_Mf), own, up_fd) : own.mm(up_fd.t());
+    const Tensor inner = ops::swiglu(gate, up).mul_(group.of(pair_weight).unsqueeze(1));
+    sum.add(tokens, inner.mm(m.down_Edf.select(0, group.expert).t()));
+  });
+  return sum.result();
+}
+
+class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weights,
+                        const Assignment& assignment, const Tensor& gate, const Tensor& up,
+                        const Tensor& down) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const std::vector<int64_t> shape{assignment.pairs(), gate.size(1)};
+    const Tensor rows = x.flatten(0, -2);
+    Kept kept{at::empty(shape, x.options()), at::empty(shape, x.options())};
+    const Tensor y = forward_products(rows, weights, assignment, {gate, up, down}, &kept);
+    context->save_for_backward({x, weights, gate, up, down, kept.gate_Mf, kept.up_Mf,
+                                assignment.tokens_M, assignment.places_M});
+    context->saved_data["begin"] = assignment.begin;
+    return y.view(x.sizes());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    Assignment assignment{context->saved_data["begin"].toIntVector(), saved[7], saved[8]};
+    // Inputs are numbered as in forward, where the assignment takes no number of a tensor's.
+    Backward work(saved, assignment, grads[0], context);
+    for_each_group(assignment, [&](const Group& group) { work.add(group); });
+    return work.results();
+  }
+
+ private:
+  // A gradient of matrices as one tensor: every group writes its own part, and where an expert had
+  // no token it is zero.
+  static Tensor fresh_gradient(bool wanted, const Tensor& matrices, const Assignment& assignment) {
+    if (!wanted) return {};
+    Tensor gradient = at::empty_like(matrices);
+    for (int64_t e = 0; e < assignment.experts(); ++e) {
+      if (assignment.count(e) == 0) gradient.select(0, e).zero_();
+    }
+    return gradient;
+  }
+
+  class Backward {
+   public:
+    Backward(const variable_list& saved, const Assignment& assignment, const Tensor& grad,
+             AutogradContext* context)
+        : shape_(saved[0].sizes().vec()),
+          x_(saved[0].flatten(0, -2)),
+          matrices_{saved[2], saved[3], saved[4]},
+          kept_{saved[5], saved[6]},
+          assignment_(assignment),
+          grad_(grad.flatten(0, -2)),
+          pair_weight_(pair_weights(saved[1], assignment, x_.scalar_type())),
+          dx_(x_) {
+      const auto wanted = [&](size_t input) { return context->needs_input_grad(input); };
+      wants_x_ = wanted(0);
+      if (wanted(1)) dweights_ = at::empty_like(saved[1]);
+      dgate_ = fresh_gradient(wanted(2), saved[2], assignment);
+      dup_ = fresh_gradient(wanted(3), saved[3], assignment);
+      ddown_ = fresh_gradient(wanted(4), saved[4], assignment);
+    }
+
+    void add(const Group& group) {
+      const Tensor tokens = group.of(assignment_.tokens_M);
+      const Tensor weight = group.of(pair_weight_).unsqueeze(1);
+      const Tensor gate = group.of(kept_.gate_Mf), up = group.of(kept_.up_Mf);
+      const Tensor dy = grad_.index_select(0, tokens);
+      // Of the inner values before their weight.
+      Tensor dinner = dy.mm(matrices_.down_Edf.select(0, group.expert));
+      if (dweights_.defined() || ddown_.defined()) {
+        Tensor inner = ops::swiglu(gate, up);
+        add_weights(group, dinner, inner);
+        if (ddown_.defined()) write(ddown_, group, dy, inner.mul_(weight));
+      }
+      const auto [dgate, dup] = ops::swiglu_backward(dinner.mul_(weight), gate, up);
+      if (dgate_.defined() || dup_.defined()) {
+        const Tensor own = x_.index_select(0, tokens);
+        if (dgate_.defined()) write(dgate_, group, dgate, own);
+        if (dup_.defined()) write(dup_, group, dup, own);
+      }
+      if (!wants_x_) return;
+      Tensor dx = dgate.mm(matrices_.gate_Efd.select(0, group.expert));
+      dx.addmm_(dup, matrices_.up_Efd.select(0, group.expert));
+      dx_.add(tokens, dx);
+    }
+
+    variable_list results() const {
+      return {wants_x_ ? dx_.result().view(shape_) : Tensor(), dweights_, {}, dgate_, dup_, ddown_};
+    }
+
+   private:
+    void add_weights(const Group& group, const Tensor& dinner, const Tensor& inner) {
+      if (!dweights_.defined()) return;
+      const Tensor own = (dinner * inner).sum(1, /*keepdim=*/false, dweights_.scalar_type());
+      dweights_.view({-1}).index_copy_(0, group.of(assignment_.places_M), own);
+    }
+
+    static void write(const Tensor& gradient, const Group& group, const Tensor& dy,
+                      const Tensor& x) {
+      Tensor own = gradient.select(0, group.expert);
+      at::mm_out(own, dy.t(), x);
+    }
+
+    std::vector<int64_t> shape_;
+    Tensor x_;
+    ExpertMatrices matrices_;
+    Kept kept_;
+    const Assignment& assignment_;
+    Tensor grad_, pair_weight_;
+    TokenSum dx_;
+    bool wants_x_ = false;
+    Tensor dweights_, dgate_, dup_, ddown_;
+  };
+};
+
+}  // namespace
+
+Tensor expert_products(const Tensor& x, const Tensor& weights, const Assignment& assignment,
+                       const ExpertMatrices& m) {
+  if (at::GradMode::is_enabled()) {
+    return ExpertProducts::apply(x, weights, assignment, m.gate_Efd, m.up_Efd, m.down_Edf);
+  }
+  return forward_products(x.flatten(0, -2), weights, assignment, m, nullptr).view(x.sizes());
+}
+
+}  // namespace kha

@@ -1,0 +1,40 @@
+#include "modules/experts/token_rows.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+
+namespace kha {
+namespace {
+
+at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? type : at::kFloat; }
+
+// torch's own index_add_ goes row by row through its iterator, which costs more than the sum.
+void add_float_rows(float* sum, const int64_t* tokens, const float* rows, int64_t count,
+                    int64_t width) {
+  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1));
+  at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      float* const to = sum + tokens[i] * width;
+      const float* const from = rows + i * width;
+      for (int64_t j = 0; j < width; ++j) to[j] += from[j];
+    }
+  });
+}
+
+}  // namespace
+
+TokenSum::TokenSum(const at::Tensor& like)
+    : type_(like.scalar_type()),
+      sum_(at::zeros(like.sizes(), like.options().dtype(wide(type_)).requires_grad(false))) {}
+
+void TokenSum::add(const at::Tensor& tokens, const at::Tensor& rows) {
+  const at::Tensor wide_rows = rows.to(sum_.scalar_type()).contiguous();
+  if (!sum_.is_cpu() || sum_.scalar_type() != at::kFloat) {
+    sum_.index_add_(0, tokens, wide_rows);
+    return;
+  }
+  add_float_rows(sum_.mutable_data_ptr<float>(), tokens.const_data_ptr<int64_t>(),
+                 wide_rows.const_data_ptr<float>(), rows.size(0), rows.size(1));
+}
+
+}  // namespace kha
