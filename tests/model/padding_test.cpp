@@ -195,6 +195,28 @@ TEST(Padding, StretchesBehindAPaddedPrefillAreOnePass) {
   }
 }
 
+// So that not even a value that is no number would reach a sum.
+TEST(Padding, WhatACacheKeepsOfPaddingIsZero) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, config] : bare_systems()) {
+    const Parameters parameters = random_parameters(config);
+    const Padded batch({3, 7}, true);
+    const Decoder decoder(config, parameters, KnockPlan::activation_space, 7);
+    KvCache cache(config, 2, 7, at::kDouble, at::kCPU);
+    decoder.hidden(batch.ids_BT, &cache, batch.layout());
+    const RotaryTable rotary(7, config.rotary_width(), 1e4, at::kDouble, at::kCPU);
+    const at::Tensor nothing = at::zeros({2, 0, config.hidden_size}, at::kDouble);
+    for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+      const auto attention = make_attention(config, parameters, layer, {});
+      for (const at::Tensor& kept :
+           cache.append(layer, attention->project(nothing, rotary, 0).entry)) {
+        EXPECT_EQ(largest(kept.index({batch.text_BT.logical_not()})), 0) << name;
+        EXPECT_GT(largest(batch.text_of(kept, 0)), 0) << name;
+      }
+    }
+  }
+}
+
 // Case P28: weight zero exactly, whatever stands behind the mask.
 TEST(Padding, AHiddenKeyHasWeightZeroWhateverItsScore) {
   at::Tensor scores = at::zeros({1, 2, 3, 4}, at::kDouble);
