@@ -172,10 +172,10 @@ void validate_dense(const ExpertConfig& e, const std::string& where) {
 
 void read_experts(ObjectReader& in, const std::string& type, bool kha, ModelConfig& c) {
   ExpertConfig& e = c.experts;
-  if (type == "qwen3") {
+  if (type != "qwen3_moe" && type != "glm4_moe") {
     for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
       if (!in.find(key)) continue;
-      in.refuse("experts are not supported in a model of type `qwen3`",
+      in.refuse("experts are not supported in a model of type `" + type + "`",
                 std::string("no `") + key + "`, or model_type `qwen3_moe` or `glm4_moe`",
                 in.find(key)->dump());
     }

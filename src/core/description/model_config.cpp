@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/description/expert_keys.h"
+#include "core/description/family_keys.h"
+#include "core/description/rotary_keys.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/error.h"
 
@@ -85,22 +87,18 @@ nlohmann::ordered_json knocks_json(const LayerKnocks& knocks, const LayerKnocks*
 
 nlohmann::ordered_json kha_json(const ModelConfig& c) {
   nlohmann::ordered_json object{
-      {"version", 1}, {"base", c.experts.base_type()}, {"attention", c.attention}};
+      {"version", 1}, {"base", c.base_type()}, {"attention", c.attention}};
   for (const auto& [key, value] : attention_parts(c)) {
     if (value > 0) object[key] = value;
   }
   if (c.content_bias) object["content_bias"] = true;
   if (c.rotary_layout != "half_split") object["rotary_layout"] = c.rotary_layout;
+  if (c.latent_norm_eps > 0) object["latent_norm_eps"] = c.latent_norm_eps;
   object.update(knocks_json(c.knocks.all, nullptr));
   for (const auto& [layer, knocks] : c.knocks.layers) {
     object["layers"][std::to_string(layer)] = knocks_json(knocks, &c.knocks.all);
   }
   return object;
-}
-
-std::string class_of(const std::string& type) {
-  if (type == "qwen3_moe") return "Qwen3MoeForCausalLM";
-  return type == "glm4_moe" ? "Glm4MoeForCausalLM" : "Qwen3ForCausalLM";
 }
 
 void add_token_ids(nlohmann::ordered_json& json, const ModelConfig& c) {
@@ -120,6 +118,7 @@ void validate(const ModelConfig& c, const std::string& where) {
   validate_sizes(c, where);
   attention_declaration(c.attention, where).check(c, where);
   validate_experts(c, where);
+  validate_rotary(c, where);
   validate_total(c, where);
   validate_token_ids(c, where);
   require(c.rms_norm_eps > 0 && c.rms_norm_eps < 1, where, "rms_norm_eps",
@@ -143,8 +142,8 @@ void validate(const ModelConfig& c, const std::string& where) {
 
 std::string to_config_json(const ModelConfig& c) {
   nlohmann::ordered_json json;
-  json["architectures"] = {c.plain() ? class_of(c.experts.base_type()) : "KhaForCausalLM"};
-  json["model_type"] = c.plain() ? c.experts.base_type() : "kha";
+  json["architectures"] = {c.plain() ? class_of(c.base_type()) : "KhaForCausalLM"};
+  json["model_type"] = c.plain() ? c.base_type() : "kha";
   json["vocab_size"] = c.vocab_size;
   json["hidden_size"] = c.hidden_size;
   json["intermediate_size"] = c.intermediate_size;
@@ -164,10 +163,7 @@ std::string to_config_json(const ModelConfig& c) {
   json["use_cache"] = true;
   add_token_ids(json, c);
   json["torch_dtype"] = c.dtype;
-  // Both spellings: readers before and after the keys moved into one object.
-  json["rope_theta"] = c.rope_theta;
-  json["rope_scaling"] = nullptr;
-  json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", c.rope_theta}};
+  write_rotary(json, c);
   write_experts(json, c);
   if (!c.plain()) json["kha"] = kha_json(c);
   return json.dump(2) + "\n";

@@ -19,6 +19,9 @@ class ObjectReader {
   // Null and absent are one thing: nullptr, and the default stays.
   const nlohmann::json* find(const std::string& key);
 
+  // Whether the key is there, null or not: to some classes absent means something else than null.
+  bool has(const std::string& key) const { return object_.contains(key); }
+
   // Each leaves `value` as it is where there is no key, and fails for another type.
   void read(const std::string& key, int64_t& value);
   void read(const std::string& key, double& value);

@@ -6,7 +6,9 @@
 #include <sstream>
 
 #include "core/description/expert_keys.h"
+#include "core/description/family_keys.h"
 #include "core/description/object_reader.h"
+#include "core/description/rotary_keys.h"
 #include "kha/core/error.h"
 #include "kha/core/model_config.h"
 
@@ -14,12 +16,6 @@ namespace kha {
 namespace {
 
 using nlohmann::json;
-
-constexpr const char* plain_types = "qwen3, qwen3_moe or glm4_moe";
-
-bool is_plain_type(const std::string& type) {
-  return type == "qwen3" || type == "qwen3_moe" || type == "glm4_moe";
-}
 
 // What a class of transformers would not compute.
 std::string what_is_own(const ModelConfig& c) {
@@ -50,31 +46,8 @@ void read_sizes(ObjectReader& in, const std::string& base, ModelConfig& c) {
   // The defaults of the classes: Qwen3 has one width, the others divide theirs.
   c.head_dim = base == "qwen3" ? 128 : c.hidden_size / std::max<int64_t>(c.num_attention_heads, 1);
   in.read("head_dim", c.head_dim);
-  c.max_position_embeddings = 32768;
+  c.max_position_embeddings = default_context(base);
   in.read("max_position_embeddings", c.max_position_embeddings);
-}
-
-// `rope_parameters` (new) wins over the top level (old), as in transformers.
-void read_rotary(ObjectReader& in, ModelConfig& c) {
-  in.read("rope_theta", c.rope_theta);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const json* entry = in.find(key);
-    if (!entry) continue;
-    if (!entry->is_object()) in.wrong_type(key, "an object or null", *entry);
-    ObjectReader rotary(*entry, in.where() + ", " + key);
-    std::string kind = "default";
-    rotary.read("type", kind);
-    rotary.read("rope_type", kind);
-    if (kind != "default") {
-      rotary.refuse("rotary scaling is not supported", "rope_type `default`", kind);
-    }
-    rotary.read("rope_theta", c.rope_theta);
-    double share = 1.0;
-    rotary.read("partial_rotary_factor", share);
-    if (share != 1.0)
-      rotary.refuse("partial rotary is not supported", "1.0", fmt::format("{}", share));
-    rotary.refuse_unknown();
-  }
 }
 
 void read_token_ids(ObjectReader& in, ModelConfig& c) {
@@ -120,7 +93,7 @@ std::string read_kha(ObjectReader& outer, const json& object, ModelConfig& c) {
   }
   std::string base = "qwen3";
   in.read("base", base);
-  if (!is_plain_type(base)) in.refuse("unknown base model", plain_types, base);
+  if (!is_plain_type(base)) in.refuse("unknown base model", type_list(), base);
   in.read("attention", c.attention);
   in.read("rope_head_dim", c.rope_head_dim);
   in.read("kv_latent", c.kv_latent);
@@ -130,6 +103,7 @@ std::string read_kha(ObjectReader& outer, const json& object, ModelConfig& c) {
   in.read("shared_key_width", c.shared_key_width);
   in.read("content_bias", c.content_bias);
   in.read("rotary_layout", c.rotary_layout);
+  in.read("latent_norm_eps", c.latent_norm_eps);
   c.knocks.all = read_knocks(in, {});
   if (const json* layers = in.find("layers")) {
     if (!layers->is_object()) in.wrong_type("layers", "an object", *layers);
@@ -201,9 +175,8 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   ModelConfig c;
   std::string type = "qwen3";
   in.read("model_type", type);
-  if (type != "kha" && !is_plain_type(type)) {
-    in.refuse("this kind of model is not supported",
-              std::string("model_type ") + plain_types + " or kha", type);
+  if (type != "kha" && !is_plain_type(type) && !is_latent_type(type)) {
+    in.refuse("this kind of model is not supported", "model_type " + type_list() + " or kha", type);
   }
   std::string base = type == "kha" ? "qwen3" : type;
   if (const json* kha = in.find("kha")) base = read_kha(in, *kha, c);
@@ -218,12 +191,12 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   in.read("initializer_range", c.initializer_range);
   in.read("torch_dtype", c.dtype);
   in.read("dtype", c.dtype);
-  read_experts(in, base, type == "kha", c);
-  if ((type == "kha") == c.plain()) {
+  read_family(in, base, c);
+  if (!is_latent_type(type)) read_experts(in, base, type == "kha", c);
+  if ((type == "kha") == c.plain() && !is_latent_type(type)) {
     fail({.what = "`model_type` and the object `kha` contradict each other",
           .where = where,
-          .expected =
-              "`kha` with maps or parts of its own, or " + std::string(plain_types) + " without",
+          .expected = "`kha` with maps or parts of its own, or the type of a plain model without",
           .found = "`" + type + "` " + what_is_own(c),
           .cause = "the file was edited by hand"});
   }
