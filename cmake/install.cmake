@@ -17,7 +17,7 @@ install(DIRECTORY python/knocking_heads DESTINATION "${KHA_SITE}" FILES_MATCHING
   PATTERN "*.css" PATTERN "__pycache__" EXCLUDE)
 
 # `kha NAME` runs kha-NAME beside it: one launcher for each module that is a program.
-foreach(KHA_COMPANION curves parquet report tokenizer_peer)
+foreach(KHA_COMPANION curves hf_peer parquet report tokenizer_peer)
   string(REPLACE "_" "-" KHA_NAME "${KHA_COMPANION}")  # of the program
   configure_file(python/companions/companion.in "${CMAKE_BINARY_DIR}/companions/kha-${KHA_NAME}" @ONLY)
   install(PROGRAMS "${CMAKE_BINARY_DIR}/companions/kha-${KHA_NAME}" DESTINATION bin)

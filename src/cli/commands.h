@@ -8,6 +8,7 @@ namespace kha::cli {
 // kha
 Command fold_command();
 Command convert_command();
+Command export_command();
 Command inspect_command();
 Command doctor_command();
 Command tokenizer_command();

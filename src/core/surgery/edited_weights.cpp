@@ -13,21 +13,6 @@ namespace {
 constexpr const char* single_name = "model.safetensors";
 constexpr const char* index_name = "model.safetensors.index.json";
 
-// The values in the tensor's own type.
-std::vector<std::byte> rounded(const ModelFiles& source, const TensorInfo& info,
-                               const std::vector<double>& values) {
-  std::vector<std::byte> bytes = from_doubles(info.dtype, values);
-  const std::vector<double> kept = to_doubles(info.dtype, bytes);
-  if (!std::all_of(kept.begin(), kept.end(), [](double value) { return std::isfinite(value); })) {
-    fail({.what = info.name + " would not be finite after the change",
-          .where = source.file_of(info.name).string(),
-          .expected = "values that " + std::string(safetensors_name(info.dtype)) + " can hold",
-          .cause = "the weight is not finite already, or the map is too large for this type",
-          .next = "kha inspect shows the maps"});
-  }
-  return bytes;
-}
-
 class Writer {
  public:
   Writer(const ModelFiles& source, const std::set<std::string>& wanted,
@@ -66,7 +51,7 @@ class Writer {
     std::vector<double> values = source_.as_double(info.name);
     if (edit != changes_.edits.end()) edit->second(values);
     if (reshape != changes_.reshaped.end()) values = reshape->second.values(values);
-    writer.write(info.name, rounded(source_, info, values));
+    writer.write(info.name, rounded_bytes(source_, info, values, info.dtype));
   }
 
   std::vector<int64_t> shape_of(const TensorInfo& info) const {
@@ -88,7 +73,36 @@ class Writer {
   uint64_t total_size_ = 0;
 };
 
+bool all_finite(std::span<const double> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](double value) { return std::isfinite(value); });
+}
+
+[[noreturn]] void fail_not_finite(const ModelFiles& source, const TensorInfo& info, DType to,
+                                  bool before) {
+  fail({.what = info.name + " would not be finite when it is written",
+        .where = source.file_of(info.name).string(),
+        .expected = "values that " + std::string(safetensors_name(to)) + " can hold",
+        .cause = before ? "a value is not finite before it is rounded: the training run diverged"
+                        : "a value is too large for this type",
+        .next = before ? "use an earlier checkpoint" : "choose a wider type"});
+}
+
 }  // namespace
+
+std::vector<std::byte> rounded_bytes(const ModelFiles& source, const TensorInfo& info,
+                                     std::span<const double> values, DType to) {
+  std::vector<std::byte> bytes = from_doubles(to, values);
+  if (!all_finite(to_doubles(to, bytes))) fail_not_finite(source, info, to, !all_finite(values));
+  return bytes;
+}
+
+std::vector<std::byte> edited_bytes(const ModelFiles& source, const TensorInfo& info,
+                                    const TensorEdit& edit, DType to) {
+  std::vector<double> values = source.as_double(info.name);
+  edit(values);
+  return rounded_bytes(source, info, values, to);
+}
 
 void write_edited_weights(const ModelFiles& source, const std::set<std::string>& wanted,
                           const WeightChanges& changes, const std::filesystem::path& folder) {

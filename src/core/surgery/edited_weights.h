@@ -27,6 +27,15 @@ struct WeightChanges {
   std::map<std::string, TensorReshape> reshaped = {};
 };
 
+// Values of one tensor as `to` holds them, each rounded once. Errors: one is not finite, before or
+// after rounding; the message names the tensor.
+std::vector<std::byte> rounded_bytes(const ModelFiles& source, const TensorInfo& info,
+                                     std::span<const double> values, DType to);
+
+// A tensor widened to float64, edited, and rounded so.
+std::vector<std::byte> edited_bytes(const ModelFiles& source, const TensorInfo& info,
+                                    const TensorEdit& edit, DType to);
+
 // Writes the tensors named in `wanted` into `folder`, shard by shard, and an index when the source
 // has one. Tensors with a change are widened to float64, changed, rounded once to their own type.
 // Errors: a changed value is not finite (before or after rounding).

@@ -25,19 +25,6 @@ void check_options(const FoldOptions& options) {
         .found = fmt::format("{}", options.condition_limit)});
 }
 
-Matrix read_map(const ModelFiles& files, const std::string& name) {
-  const int64_t width = files.at(name).shape[0];  // a square: check_tensors has seen it
-  const std::vector<double> values = files.as_double(name);
-  const Matrix matrix = Eigen::Map<const Matrix>(values.data(), width, width);
-  if (!matrix.allFinite()) {
-    fail({.what = name + " holds values that are not finite, so it cannot be folded",
-          .where = files.file_of(name).string(),
-          .cause = "the training run diverged",
-          .next = "use an earlier checkpoint"});
-  }
-  return matrix;
-}
-
 [[noreturn]] void fail_nothing_folds(const fs::path& in, const FoldPlan& plan) {
   std::set<std::string> reasons;
   for (const FoldedMap& map : plan.maps) {

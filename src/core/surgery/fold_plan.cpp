@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "kha/core/error.h"
 #include "kha/core/map_report.h"
 #include "kha/core/parameter_table.h"
 
@@ -160,6 +161,19 @@ ModelKnocks as_model_knocks(const std::vector<LayerKnocks>& layers) {
     if (layers[layer] != model.all) model.layers[static_cast<int64_t>(layer)] = layers[layer];
   }
   return model;
+}
+
+Matrix read_map(const ModelFiles& files, const std::string& name) {
+  const std::vector<double> values = files.as_double(name);
+  const int64_t width = files.at(name).shape.front();
+  const Matrix matrix = Eigen::Map<const Matrix>(values.data(), width, width);
+  if (!matrix.allFinite()) {
+    fail({.what = name + " holds values that are not finite, so it cannot be folded",
+          .where = files.file_of(name).string(),
+          .cause = "the training run diverged",
+          .next = "use an earlier checkpoint"});
+  }
+  return matrix;
 }
 
 FoldPlan plan_fold(const ModelConfig& config, const FoldOptions& options,

@@ -11,6 +11,7 @@
 #include "core/surgery/fold_matrices.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/fold.h"
+#include "kha/core/model_files.h"
 
 namespace kha {
 
@@ -38,6 +39,9 @@ struct FoldPlan {
   ModelConfig after;
   std::map<std::string, TensorEdit> edits;  // by tensor name; the others keep their bytes
 };
+
+// A map's matrix by tensor name. Errors: values that are not finite.
+Matrix read_map(const ModelFiles& files, const std::string& name);
 
 // `read` gives a map's matrix by tensor name.
 FoldPlan plan_fold(const ModelConfig& config, const FoldOptions& options,

@@ -34,7 +34,7 @@ bool is_of_the_old_model(const fs::directory_entry& entry, const std::string& na
 
 }  // namespace
 
-SideFiles copy_side_files(const fs::path& from, const fs::path& to) {
+SideFiles copy_side_files(const fs::path& from, const fs::path& to, bool model_code) {
   std::error_code error;
   std::vector<fs::directory_entry> entries;
   for (fs::directory_iterator entry(from, error), end; !error && entry != end;
@@ -46,7 +46,7 @@ SideFiles copy_side_files(const fs::path& from, const fs::path& to) {
   for (const auto& entry : entries) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(".") || is_written_anew(name)) continue;
-    if (is_of_the_old_model(entry, name)) {
+    if (is_of_the_old_model(entry, name) || (!model_code && name.ends_with(".py"))) {
       files.left_out.push_back(name);
     } else {
       write_file_atomically(to / name, MappedFile::open(entry.path()).bytes());

@@ -9,12 +9,14 @@ namespace kha {
 
 struct SideFiles {
   std::vector<std::string> copied;
-  std::vector<std::string> left_out;  // weights of other formats, sub-folders, manifests
+  std::vector<std::string> left_out;  // weights of other formats, sub-folders, manifests, code
 };
 
 // Copies tokenizer, generation settings, licence and the like, by name and synced. config.json and
 // the safetensors files are the caller's. What holds or describes the old weights is left out,
-// hidden files silently.
-SideFiles copy_side_files(const std::filesystem::path& from, const std::filesystem::path& to);
+// hidden files silently. Without `model_code` the Python files of a model that brings its own code
+// stay behind too.
+SideFiles copy_side_files(const std::filesystem::path& from, const std::filesystem::path& to,
+                          bool model_code = true);
 
 }  // namespace kha

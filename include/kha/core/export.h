@@ -1,0 +1,46 @@
+// Export: a model as a folder that other programs open unchanged.
+//
+// Linear maps are folded on the way. The tensors are those of the public architecture: rotary rows
+// in its order, the latents' epsilon in their projection. Everything that changes is computed in
+// float64 and rounded once to the type that is written.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kha/core/dtype.h"
+#include "kha/core/fold.h"
+#include "kha/core/plain_architecture.h"
+
+namespace kha {
+
+struct ExportOptions {
+  std::optional<DType> dtype = {};           // of every tensor; none: as stored
+  std::uint64_t shard_size = 5'000'000'000;  // bytes of tensors a file; one larger tensor is alone
+};
+
+struct ExportReport {
+  PlainArchitecture architecture;
+  ModelConfig model;                  // what was written, in our words
+  std::vector<FoldedMap> folded;      // maps that were folded on the way
+  std::vector<std::string> changes;   // sentences: what else differs from the tensors as stored
+  std::vector<std::string> warnings;  // of check_tensors
+  std::vector<std::string> left_out;  // files and folders that were not taken along
+  std::size_t files = 0;              // of tensors
+  std::uint64_t bytes = 0;            // of tensors
+};
+
+// Reads the model folder `in`, writes `out`, which appears whole or not at all. In memory of one
+// tensor.
+//
+// Errors: `in` is no model or a damaged checkpoint; tensors and config.json do not fit; no public
+// architecture computes the model (the reason and the next step); a value is not finite in the type
+// written; `out` exists; the disk.
+ExportReport export_to_hugging_face(const std::filesystem::path& in,
+                                    const std::filesystem::path& out,
+                                    const ExportOptions& options = {});
+
+}  // namespace kha

@@ -1,0 +1,117 @@
+// kha export: a model as a folder that other programs open unchanged.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/verify_export.h"
+#include "kha/core/error.h"
+#include "kha/core/export.h"
+#include "kha/core/model_folder.h"
+
+namespace kha::cli {
+namespace {
+
+struct Options {
+  std::string model, out, to, dtype;
+  ExportOptions how;
+  bool verify = false, json = false;
+  std::vector<std::string> text;  // of the verification
+};
+
+const std::map<std::string, DType> types{
+    {"float32", DType::f32}, {"bfloat16", DType::bf16}, {"float16", DType::f16}};
+
+void check(const Options& options) {
+  if (options.to != "hf") {
+    fail({.what = "there is no export of this name",
+          .where = "--to",
+          .expected = "hf: a folder that transformers opens",
+          .found = options.to});
+  }
+}
+
+std::string folded_line(const ExportReport& report) {
+  return report.folded.empty()
+             ? ""
+             : fmt::format("  folded on the way: {} linear map{}\n", report.folded.size(),
+                           report.folded.size() == 1 ? "" : "s");
+}
+
+void print_report(const Options& options, const ExportReport& report) {
+  for (const auto& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  fmt::print("exported {}\n{}", options.model, folded_line(report));
+  for (const auto& change : report.changes) fmt::print("  {}\n", change);
+  for (const auto& name : report.left_out) fmt::print("  not taken along: {}\n", name);
+  fmt::print("wrote {}: {}, {}, {} bytes of tensors in {} file{}\n", options.out,
+             report.architecture.class_name, report.model.dtype, report.bytes, report.files,
+             report.files == 1 ? "" : "s");
+}
+
+nlohmann::ordered_json report_json(const Options& options, const ExportReport& report) {
+  return {{"model", options.model},
+          {"out", options.out},
+          {"model_type", report.architecture.model_type},
+          {"architecture", report.architecture.class_name},
+          {"dtype", report.model.dtype},
+          {"files", report.files},
+          {"bytes", report.bytes},
+          {"folded", report.folded.size()},
+          {"changes", report.changes},
+          {"warnings", report.warnings},
+          {"left_out", report.left_out},
+          {"verification", nullptr}};
+}
+
+int run(Options options) {
+  check(options);
+  options.model = resolve_model_folder(options.model).string();
+  if (!options.dtype.empty()) options.how.dtype = types.at(options.dtype);
+  const ExportReport report = export_to_hugging_face(options.model, options.out, options.how);
+  if (!options.json) print_report(options, report);
+  std::fflush(stdout);
+  std::optional<ExportProof> proof;
+  if (options.verify) {
+    proof = verify_export(options.model, options.out, report.model, options.text);
+  }
+  if (options.json) {
+    auto json = report_json(options, report);
+    if (proof) json["verification"] = proof->json;
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    fmt::print("{}", proof ? proof->text : "not verified: --verify loads it in transformers\n");
+  }
+  return static_cast<int>(proof && !proof->equal ? ExitCode::check_failed : ExitCode::good);
+}
+
+std::function<int()> add(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("MODEL", options->model, "a model folder, or a run (its latest checkpoint)")
+      ->required();
+  app.add_option("OUT", options->out, "the new folder")->required();
+  app.add_option("--to", options->to, "hf: a folder that transformers opens unchanged")->required();
+  app.add_option("--dtype", options->dtype, "type of the tensors written; none: as stored")
+      ->check(CLI::IsMember(std::vector<std::string>{"float32", "bfloat16", "float16"}));
+  app.add_option("--shard-size", options->how.shard_size, "bytes of tensors a file, e.g. 5GB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->capture_default_str();
+  app.add_flag("--verify", options->verify,
+               "load the result in transformers and compare log-probabilities and greedy text");
+  app.add_option("--text", options->text,
+                 "a text file or folder to verify on, may be repeated; none: the tokenizer.json")
+      ->allow_extra_args(false);
+  add_json_option(app, options->json);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+Command export_command() {
+  return {"export", "write a model as one that other programs open (transformers)", add};
+}
+
+}  // namespace kha::cli

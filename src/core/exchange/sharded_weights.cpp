@@ -1,0 +1,98 @@
+#include "core/exchange/sharded_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/surgery/edited_weights.h"
+#include "kha/core/atomic_file.h"
+
+namespace kha {
+namespace {
+
+namespace fs = std::filesystem;
+using Shard = std::vector<PlannedTensor>;
+
+constexpr std::size_t part_elements = std::size_t{1} << 20;  // converted at a time
+
+std::vector<Shard> in_shards(const std::vector<PlannedTensor>& tensors, std::uint64_t shard_size) {
+  std::vector<Shard> shards(1);
+  std::uint64_t bytes = 0;
+  for (const PlannedTensor& tensor : tensors) {
+    const std::uint64_t size = tensor.spec.byte_size();
+    if (bytes > 0 && bytes + size > shard_size) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    bytes += size;
+    shards.back().push_back(tensor);
+  }
+  return shards;
+}
+
+std::vector<std::byte> start_bytes(const PlannedTensor& tensor) {
+  const auto rows = static_cast<std::size_t>(tensor.spec.shape.front());
+  std::vector<double> values(rows * rows, 0.0);
+  for (std::size_t i = 0; *tensor.start == Init::identity && i < rows; ++i) {
+    values[i * rows + i] = 1;
+  }
+  return from_doubles(tensor.spec.dtype, values);
+}
+
+void write_rounded(const ModelFiles& source, const TensorSpec& spec, SafetensorsWriter& writer) {
+  const TensorInfo& info = source.at(spec.name);
+  const auto bytes = source.bytes(spec.name);
+  if (spec.dtype == info.dtype) return writer.write(spec.name, bytes);
+  const std::size_t part = part_elements * size_of(info.dtype);
+  for (std::size_t begin = 0; begin < bytes.size(); begin += part) {
+    const auto some = bytes.subspan(begin, std::min(part, bytes.size() - begin));
+    writer.write_part(spec.name,
+                      rounded_bytes(source, info, to_doubles(info.dtype, some), spec.dtype));
+  }
+}
+
+void write_tensor(const ModelFiles& source, const PlannedTensor& tensor,
+                  SafetensorsWriter& writer) {
+  const TensorSpec& spec = tensor.spec;
+  if (tensor.start) return writer.write(spec.name, start_bytes(tensor));
+  if (!tensor.edit) return write_rounded(source, spec, writer);
+  writer.write(spec.name, edited_bytes(source, source.at(spec.name), tensor.edit, spec.dtype));
+}
+
+void write_shard(const ModelFiles& source, const Shard& shard, const fs::path& path) {
+  std::vector<TensorSpec> specs;
+  for (const PlannedTensor& tensor : shard) specs.push_back(tensor.spec);
+  SafetensorsWriter writer(path, specs);
+  for (const PlannedTensor& tensor : shard) write_tensor(source, tensor, writer);
+  writer.finish();
+}
+
+}  // namespace
+
+WrittenWeights write_sharded_weights(const ModelFiles& source,
+                                     const std::vector<PlannedTensor>& tensors,
+                                     std::uint64_t shard_size, const fs::path& folder) {
+  const std::vector<Shard> shards = in_shards(tensors, shard_size);
+  WrittenWeights written{.files = shards.size()};
+  nlohmann::ordered_json places = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name =
+        shards.size() == 1 ? "model.safetensors"
+                           : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    write_shard(source, shards[i], folder / name);
+    for (const PlannedTensor& tensor : shards[i]) {
+      places[tensor.spec.name] = name;
+      written.bytes += tensor.spec.byte_size();
+    }
+  }
+  if (shards.size() > 1) {
+    const nlohmann::ordered_json index{{"metadata", {{"total_size", written.bytes}}},
+                                       {"weight_map", places}};
+    write_file_atomically(folder / "model.safetensors.index.json",
+                          std::string_view(index.dump(2) + "\n"));
+  }
+  return written;
+}
+
+}  // namespace kha

@@ -1,0 +1,253 @@
+"""kha export: what transformers makes of the folder, and what is refused."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+import torch
+from conftest import BIN
+from hf_models import (IDS, LATENT, check_parity, distance, our_logits, their_logits,
+                       their_model, write_model)
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+LINEAR = {"q": "linear", "k": "linear", "v": "linear"}
+GROUPED = {
+    "plain": {},
+    "linear maps": dict(maps=LINEAR),
+    "one KV head, biases, untied, linear maps": dict(
+        maps=LINEAR, num_key_value_heads=1, attention_bias=True, tie_word_embeddings=False),
+    "mha, another epsilon": dict(num_key_value_heads=6, rms_norm_eps=1e-5),
+}
+LATENTS = {
+    "no query latent": {},
+    "query latent": dict(maps=dict(query_latent=28)),
+    "untied, linear maps": dict(maps=LINEAR, tie_word_embeddings=False),
+    "query latent, linear maps": dict(maps=dict(LINEAR, query_latent=28)),
+    "query latent, another epsilon": dict(maps=dict(query_latent=28), rms_norm_eps=1e-2),
+    "no query latent, another epsilon, untied": dict(rms_norm_eps=1e-3, tie_word_embeddings=False),
+}
+
+
+def export(kha, folder, out, *arguments):
+    return kha("export", folder, out, "--to", "hf", *arguments)
+
+
+def exported(kha, tmp_path, *arguments, **model):
+    write_model(tmp_path / "in", **model)
+    result = export(kha, tmp_path / "in", tmp_path / "out", *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("shape", GROUPED)
+def test_grouped_query_attention_is_qwen3(kha, tmp_path, shape):
+    text = exported(kha, tmp_path, **GROUPED[shape])
+    assert "Qwen3ForCausalLM" in text
+    assert ("folded on the way: 9 linear maps" in text) == ("maps" in GROUPED[shape])
+    check_parity(kha, tmp_path / "in", tmp_path / "out", tmp_path)
+
+
+@pytest.mark.parametrize("shape", LATENTS)
+def test_latent_attention_is_deepseek_v3(kha, tmp_path, shape):
+    model = dict(LATENTS[shape])
+    model["maps"] = LATENT | model.get("maps", {})
+    text = exported(kha, tmp_path, **model)
+    assert "DeepseekV3ForCausalLM" in text
+    assert ("rows in front of the latents' norms scaled" in text) == ("epsilon" in shape)
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert config["rope_interleave"] is True and "kha" not in config and "head_dim" not in config
+    assert config["q_lora_rank"] == model["maps"].get("query_latent")
+    check_parity(kha, tmp_path / "in", tmp_path / "out", tmp_path)
+
+
+def test_the_order_of_rotary_rows_and_the_epsilon_matter(kha, tmp_path):
+    """The parity above can fail: without either change it is another model."""
+    exported(kha, tmp_path, maps=LATENT | {"query_latent": 28}, rms_norm_eps=1e-2)
+    ours = our_logits(kha, tmp_path / "in", tmp_path)[0]
+    assert distance(ours, their_logits(tmp_path / "out")) < 1e-4
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    for key, value in (("rope_interleave", False), ("rms_norm_eps", 1e-6)):
+        (tmp_path / "out/config.json").write_text(json.dumps(config | {key: value}))
+        assert distance(ours, their_logits(tmp_path / "out")) > 1e-2
+    shutil.copy(tmp_path / "in/model.safetensors", tmp_path / "out/model.safetensors")
+    (tmp_path / "out/config.json").write_text(json.dumps(config))
+    assert distance(ours, their_logits(tmp_path / "out")) > 1e-2
+
+
+def test_generation_with_the_cache_there(kha, tmp_path):
+    exported(kha, tmp_path, maps=LATENT)
+    model = their_model(tmp_path / "out")
+    model.generation_config.eos_token_id = None
+    prompt = torch.tensor([IDS[:20]])
+    theirs = model.generate(prompt, max_new_tokens=30, do_sample=False)[0].tolist()
+    logits = our_logits(kha, tmp_path / "in", tmp_path, theirs[:-1])[0]
+    assert logits[19:].argmax(-1).tolist() == theirs[20:]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_another_type_rounds_every_tensor_once(kha, tmp_path, dtype):
+    tensors = write_model(tmp_path / "in", maps=LATENT)
+    assert export(kha, tmp_path / "in", tmp_path / "out", "--dtype", dtype).returncode == 0
+    found = load_file(tmp_path / "out/model.safetensors")
+    assert found.keys() == tensors.keys()
+    for name, value in found.items():
+        assert value.dtype == getattr(torch, dtype), name
+        if "q_proj" not in name and "kv_a_proj" not in name:  # rotary rows elsewhere
+            assert torch.equal(value, tensors[name].to(value.dtype)), name
+    assert json.loads((tmp_path / "out/config.json").read_text())["torch_dtype"] == dtype
+    rounded = distance(our_logits(kha, tmp_path / "in", tmp_path)[0], their_logits(tmp_path / "out"))
+    assert 1e-4 < rounded < 5  # of 8 bits in every weight
+
+
+def test_double_precision_is_rounded_once(kha, tmp_path):
+    """Through float32 this value would go up to the even neighbour; it lies below the middle."""
+    write_model(tmp_path / "in")
+    tensors = load_file(tmp_path / "in/model.safetensors")
+    value = 1 + 2**-8 - 2**-40
+    tensors["model.norm.weight"] = torch.full((40,), value, dtype=torch.float64)
+    save_file(tensors, tmp_path / "in/model.safetensors")
+    assert export(kha, tmp_path / "in", tmp_path / "out", "--dtype", "bfloat16").returncode == 0
+    assert load_file(tmp_path / "out/model.safetensors")["model.norm.weight"].unique().item() == 1.0
+
+
+def test_shards_have_an_index_and_open_on_both_sides(kha, tmp_path):
+    text = exported(kha, tmp_path, "--shard-size", "20KB", maps=LINEAR)
+    out = tmp_path / "out"
+    index = json.loads((out / "model.safetensors.index.json").read_text())
+    shards = sorted(set(index["weight_map"].values()))
+    count = len(shards)
+    assert count > 5 and f"in {count} files" in text
+    assert shards == [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
+    total = 0
+    for shard in shards:
+        with safe_open(out / shard, "pt") as file:
+            sizes = [file.get_tensor(name).nbytes for name in file.keys()]
+            assert file.metadata()["format"] == "pt"
+            assert {index["weight_map"][name] for name in file.keys()} == {shard}
+        assert sum(sizes) <= 20_000 or len(sizes) == 1
+        total += sum(sizes)
+    assert index["metadata"]["total_size"] == total
+    assert not (out / "model.safetensors").exists()
+    check_parity(kha, tmp_path / "in", out, tmp_path)
+    check_parity(kha, out, out, tmp_path)
+
+
+def test_the_tokenizer_goes_along_and_code_and_old_weights_do_not(kha, tmp_path):
+    write_model(tmp_path / "in", maps=LINEAR)
+    for name in ("tokenizer.json", "tokenizer_config.json", "LICENSE", "modeling_kha.py",
+                 "pytorch_model.bin", "generation_config.json"):
+        (tmp_path / "in" / name).write_text('{"eos_token_id": 256}')
+    result = export(kha, tmp_path / "in", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    for name in ("modeling_kha.py", "pytorch_model.bin"):
+        assert f"not taken along: {name}" in result.stdout
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "config.json", "generation_config.json", "LICENSE", "model.safetensors", "tokenizer.json",
+        "tokenizer_config.json"}
+
+
+@pytest.mark.parametrize("kha_object, reason", [
+    ({"v": "mlp"}, "the mlp map on v of layer 0 does not fold away"),
+    (LATENT | {"attention": "gla", "latent_heads": 2}, "attention `gla`"),
+    ({"attention": "gta", "rope_head_dim": 4}, "attention `gta`"),
+])
+def test_what_has_no_plain_architecture_is_said(kha, tmp_path, kha_object, reason):
+    write_model(tmp_path / "in", maps={"v": "mlp"})
+    config = json.loads((tmp_path / "in/config.json").read_text())
+    config |= {"kha": kha_object, "num_key_value_heads": 6}
+    (tmp_path / "in/config.json").write_text(json.dumps(config))
+    result = export(kha, tmp_path / "in", tmp_path / "out")
+    assert result.returncode == 2 and "no plain architecture computes this model" in result.stderr
+    assert reason in result.stderr and "next:" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_values_that_the_type_cannot_hold_are_refused(kha, tmp_path):
+    write_model(tmp_path / "in")
+    tensors = load_file(tmp_path / "in/model.safetensors")
+    name = "model.layers.1.mlp.up_proj.weight"
+    for value, words in ((1e5, "too large for this type"),
+                         (float("nan"), "not finite before it is rounded")):
+        tensors[name][3, 4] = value
+        save_file(tensors, tmp_path / "in/model.safetensors")
+        result = export(kha, tmp_path / "in", tmp_path / "out", "--dtype", "float16")
+        assert result.returncode == 2 and f"{name} would not be finite" in result.stderr
+        assert words in result.stderr, result.stderr
+        assert not (tmp_path / "out").exists()
+
+
+def test_an_existing_folder_and_another_kind_are_refused(kha, tmp_path):
+    write_model(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    result = export(kha, tmp_path / "in", tmp_path / "out")
+    assert result.returncode == 2 and "exists already" in result.stderr
+    result = kha("export", tmp_path / "in", tmp_path / "new", "--to", "onnx")
+    assert result.returncode == 2 and "hf: a folder that transformers opens" in result.stderr
+    result = export(kha, tmp_path / "in", tmp_path / "new", "--dtype", "int3")
+    assert result.returncode == 2 and "bfloat16" in result.stderr
+
+
+def text_file(tmp_path):
+    (tmp_path / "text.txt").write_bytes(bytes(IDS))
+    return tmp_path / "text.txt"
+
+
+def test_verify_states_the_difference(kha, tmp_path):
+    write_model(tmp_path / "in", maps=LATENT | LINEAR)
+    result = export(kha, tmp_path / "in", tmp_path / "out", "--verify", "--text", text_file(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "verified in DeepseekV3ForCausalLM transformers" in result.stdout
+    assert "greedy continuations of 24 tokens agree" in result.stdout
+    assert "equal to rounding" in result.stdout
+    result = export(kha, tmp_path / "in", tmp_path / "narrow", "--dtype", "bfloat16", "--verify",
+                    "--text", text_file(tmp_path), "--json")
+    assert result.returncode == 0, result.stdout + result.stderr
+    found = json.loads(result.stdout)["verification"]
+    assert found["equal"] and found["positions"] == 211  # and the end mark
+    assert 1e-4 < found["float32"] < found["limit"]
+
+
+def test_the_companion_finds_another_model(kha, tmp_path):
+    exported(kha, tmp_path)
+    ours = tmp_path / "ours.safetensors"
+    assert kha("logits", tmp_path / "in", "--ids", ",".join(map(str, IDS)), "--write", ours,
+               "--continue", 8).returncode == 0
+    tensors = load_file(tmp_path / "out/model.safetensors")
+    tensors["model.layers.2.self_attn.v_proj.weight"] *= 1.5
+    save_file(tensors, tmp_path / "out/model.safetensors", metadata={"format": "pt"})
+    answer = tmp_path / "answer.json"
+    peer = [str(BIN / "kha-hf-peer"), str(tmp_path / "out"), str(ours), str(answer)]
+    assert subprocess.run(peer).returncode == 0
+    found = json.loads(answer.read_text())
+    assert found["float32"] > 0.01 and found["float64"] > 0.01
+    del tensors["model.layers.2.self_attn.v_proj.weight"]
+    save_file(tensors, tmp_path / "out/model.safetensors", metadata={"format": "pt"})
+    result = subprocess.run(peer, capture_output=True, text=True)
+    assert result.returncode == 2 and "missing keys" in result.stderr
+
+
+def test_a_difference_is_exit_code_1(kha, tmp_path):
+    """With a companion that finds one: what the program makes of it."""
+    write_model(tmp_path / "in")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    shutil.copy(BIN / "kha", programs)
+    (programs / "kha-engine").write_text("#!/bin/sh\n")
+    answer = dict(version="transformers 0", float32=1e-6, float64=1e-6, positions=9,
+                  rounding_ours=1e-6, rounding_theirs=1e-6, largest_log_probability=9.0,
+                  continuation_agrees=True, first_difference=None, gap=0.0) | {"class": "X"}
+    for change, code in (({}, 0), ({"float32": 1e-3}, 1),
+                         ({"continuation_agrees": False, "first_difference": 3, "gap": 0.5}, 1),
+                         ({"continuation_agrees": False, "first_difference": 3, "gap": 1e-6}, 0)):
+        (programs / "kha-hf-peer").write_text(
+            f"#!/bin/sh\ncat > $3 <<'END'\n{json.dumps(answer | change)}\nEND\n")
+        for name in ("kha-engine", "kha-hf-peer"):
+            (programs / name).chmod(0o755)
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        result = subprocess.run([programs / "kha", "export", tmp_path / "in", tmp_path / "out",
+                                 "--to", "hf", "--verify"], capture_output=True, text=True)
+        assert result.returncode == code, result.stdout + result.stderr
+        assert ("NOT EQUAL" in result.stdout) == (code == 1)
+    assert (tmp_path / "out").exists()
