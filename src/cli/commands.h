@@ -9,6 +9,7 @@ namespace kha::cli {
 Command fold_command();
 Command convert_command();
 Command export_command();
+Command insert_command();
 Command inspect_command();
 Command doctor_command();
 Command tokenizer_command();
