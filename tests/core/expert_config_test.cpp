@@ -74,6 +74,8 @@ TEST(ExpertConfig, GlmKeysAreRead) {
   EXPECT_EQ(parse(with(glm(), "routed_scaling_factor", 2.5)).experts.scaling, 2.5);
   EXPECT_EQ(parse(with(glm(), "first_k_dense_replace", 0)).experts.first_dense, 0);
   EXPECT_EQ(parse(with(glm(), "n_shared_experts", 2)).experts.shared, 2);
+  EXPECT_EQ(c.rms_norm_eps, 1e-5);
+  EXPECT_EQ(parse(qwen()).rms_norm_eps, 1e-6);
 }
 
 TEST(ExpertConfig, WhatGlmWouldComputeOtherwiseIsRefused) {

@@ -197,7 +197,8 @@ void read_experts(ObjectReader& in, const std::string& type, bool kha, ModelConf
   if (type == "qwen3_moe") read_dense_layers(in, c);
   // Of the training by transformers; and of layers that predict further tokens, which its class
   // leaves out.
-  in.ignore({"router_aux_loss_coef", "output_router_logits", "num_nextn_predict_layers"});
+  in.ignore({"router_aux_loss_coef", "output_router_logits", "num_nextn_predict_layers",
+             "num_mtp_layers"});
 }
 
 void write_experts(nlohmann::ordered_json& json, const ModelConfig& config) {

@@ -184,6 +184,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   read_sizes(in, base, c);
   read_rotary(in, c);
   read_token_ids(in, c);
+  if (type == "glm4_moe") c.rms_norm_eps = 1e-5;  // the class default
   in.read("rms_norm_eps", c.rms_norm_eps);
   c.tie_word_embeddings = false;  // the class default
   in.read("tie_word_embeddings", c.tie_word_embeddings);
