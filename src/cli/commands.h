@@ -11,6 +11,7 @@ Command convert_command();
 Command export_command();
 Command insert_command();
 Command inspect_command();
+Command plan_command();
 Command doctor_command();
 Command tokenizer_command();
 Command data_command();

@@ -49,9 +49,9 @@ Command engine_entry(const std::string& name, const std::string& summary) {
 }
 
 int run(int argc, char** argv) {
-  std::vector<Command> commands{fold_command(),   convert_command(),  export_command(),
-                                insert_command(), inspect_command(),  doctor_command(),
-                                data_command(),   tokenizer_command()};
+  std::vector<Command> commands{fold_command(),   convert_command(),   export_command(),
+                                insert_command(), inspect_command(),   doctor_command(),
+                                data_command(),   tokenizer_command(), plan_command()};
   if (argc > 1) {
     try {
       hand_over(argc, argv, commands);

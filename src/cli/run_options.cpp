@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "kha/core/presets.h"
+
 namespace kha::cli {
 
 void add_set_option(CLI::App& app, RunArguments& arguments) {
@@ -11,7 +13,11 @@ void add_set_option(CLI::App& app, RunArguments& arguments) {
 }
 
 void add_config_options(CLI::App& app, RunArguments& arguments) {
-  app.add_option("config", arguments.file, "TOML file of the run, or a run folder (see configs/)");
+  app.add_option("config", arguments.file,
+                 "TOML file of the run, a run folder, or a model's name (kha plan --list)");
+  app.add_option("--recipe", arguments.recipe,
+                 "the paper's training settings on top of the file, below --set: exploratory, "
+                 "ablation or main");
   add_set_option(app, arguments);
 }
 
@@ -24,10 +30,20 @@ void add_run_options(CLI::App& app, RunArguments& arguments) {
 }
 
 RunConfig read_run(const RunArguments& arguments) {
-  if (arguments.file.empty()) return parse_run_config("", "the defaults", arguments.sets);
+  std::vector<std::string> sets;
+  const auto put = [&](const std::vector<std::string>& more) {
+    sets.insert(sets.end(), more.begin(), more.end());
+  };
   std::filesystem::path file = arguments.file;
+  const ModelPreset* preset =
+      std::filesystem::exists(file) ? nullptr : find_model_preset(arguments.file);
+  if (preset) put(preset->sets);
+  if (!arguments.recipe.empty()) put(recipe_preset(arguments.recipe).sets);
+  put(arguments.sets);
+  if (preset) return parse_run_config("", "the model " + preset->name, sets);
+  if (file.empty()) return parse_run_config("", "the defaults", sets);
   if (std::filesystem::is_directory(file)) file /= "config.toml";
-  return read_run_config(file, arguments.sets);
+  return read_run_config(file, sets);
 }
 
 }  // namespace kha::cli

@@ -10,7 +10,8 @@
 namespace kha::cli {
 
 struct RunArguments {
-  std::string file;
+  std::string file;  // a TOML file, a run folder, or the name of a model
+  std::string recipe;
   std::vector<std::string> sets;
   bool print_config = false;
   bool dry_run = false;

@@ -12,10 +12,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <tuple>
 
+#include "kha/kernels/head_loss_chunk.h"
 #include "kha/ops/export.h"
 
 namespace kha::ops {
@@ -38,12 +38,6 @@ KHA_API std::tuple<at::Tensor, at::Tensor, at::Tensor> head_loss_with_gradients(
     const at::Tensor& scales, const at::Tensor& hidden, const at::Tensor& weight,
     const at::Tensor& targets, bool with_weight = true, double z_loss = 0);
 
-// Rows of logits that are in memory at once: a sixth of the space of weight, hidden states and the
-// gradients of both. Products of fewer than 64 rows are slow, of more than 512 no faster.
-constexpr std::int64_t head_loss_chunk_rows(std::int64_t rows, std::int64_t vocabulary,
-                                            std::int64_t width) {
-  const std::int64_t room = (vocabulary + rows) * width / 3;
-  return std::clamp<std::int64_t>(room / vocabulary / 16 * 16, 64, 512);
-}
+using kha::head_loss_chunk_rows;  // rows of logits that are in memory at once
 
 }  // namespace kha::ops

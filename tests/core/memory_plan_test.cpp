@@ -1,0 +1,106 @@
+#include "kha/core/memory_plan.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "kha/core/counts.h"
+#include "kha/core/presets.h"
+
+namespace kha {
+namespace {
+
+ModelConfig model_of(const std::string& name) {
+  const ModelPreset* preset = find_model_preset(name);
+  std::vector<std::string> sets = preset->sets;
+  sets.push_back("knock.setting=baseline");
+  ModelConfig model = parse_run_config("", name, sets).model;
+  model.vocab_size = preset->vocab_size;
+  return model;
+}
+
+std::string gib(double bytes) { return fmt::format("{:.2f}", bytes / (1 << 30)); }
+std::string mib(double bytes) { return fmt::format("{:.0f}", bytes / (1 << 20)); }
+
+TEST(ShardedMemory, AreTheNumbersOfThePapersModels) {
+  struct Row {
+    const char *name, *all, *on_8, *on_16, *on_64, *layer, *embedding;
+  };
+  for (const Row& row : {Row{"moe-2.3b", "34.99", "4.37", "2.19", "0.55", "344", "345"},
+                         {"moe-6.6b", "98.55", "12.32", "6.16", "1.54", "675", "460"},
+                         {"moe-14.6b", "218.31", "27.29", "13.64", "3.41", "1188", "614"},
+                         {"moe-6.1b", "90.93", "11.37", "5.68", "1.42", "613", "614"},
+                         {"dense-0.61b", "9.15", "1.14", "0.57", "0.14", "36", "307"},
+                         {"dense-1.68b", "25.05", "3.13", "1.57", "0.39", "108", "614"},
+                         {"dense-3.94b", "58.73", "7.34", "3.67", "0.92", "188", "768"}}) {
+    const ModelConfig model = model_of(row.name);
+    const auto on = [&](int64_t devices) { return predict_sharded_memory(model, {}, devices); };
+    EXPECT_EQ(gib(on(1).state), row.all) << row.name;
+    EXPECT_EQ(gib(on(8).state_a_device), row.on_8) << row.name;
+    EXPECT_EQ(gib(on(16).state_a_device), row.on_16) << row.name;
+    EXPECT_EQ(gib(on(64).state_a_device), row.on_64) << row.name;
+    EXPECT_EQ(mib(on(8).layer), row.layer) << row.name;
+    EXPECT_EQ(mib(on(8).embedding), row.embedding) << row.name;
+  }
+}
+
+TEST(ShardedMemory, PartsAreThoseOfTheMicroBatch) {
+  const ModelConfig model = model_of("dense-0.61b");
+  const ShardedMemory m = predict_sharded_memory(model, {.rows = 2, .context = 4096}, 8);
+  EXPECT_EQ(fmt::format("{:.1f}", m.logits / (1 << 30)), "4.8");  // 8,192 tokens in float32
+  EXPECT_DOUBLE_EQ(m.activations, 24.0 * 8192 * 1024 * 2);
+  EXPECT_DOUBLE_EQ(m.layer_gradients, 2 * m.layer);
+  EXPECT_DOUBLE_EQ(m.peak(), m.state_a_device + 2 * m.layer + m.embedding + m.layer_gradients +
+                                 m.activations + m.recomputed);
+}
+
+TEST(StepMemory, StateIsTwelveBytesAParameterAndGradientsFour) {
+  const ModelConfig model;
+  const double parameters = static_cast<double>(count_parameters(model).total);
+  const StepMemory m = predict_step_memory(model, {});
+  EXPECT_DOUBLE_EQ(m.weights, 4 * parameters);
+  EXPECT_DOUBLE_EQ(m.moments, 8 * parameters);
+  EXPECT_DOUBLE_EQ(m.gradients, 4 * parameters);
+}
+
+// d = 256, F = 768, 8 query and 2 KV heads of 32, 4 layers, 2,048 tokens: counted by hand. A layer
+// keeps x, its norm, queries and keys before and after their norm, values, the heads' output with a
+// number each, x again, its norm, gate and up.
+TEST(StepMemory, ALayerKeepsWhatItsOperatorsWereGiven) {
+  const StepMemory m = predict_step_memory({}, {.rows = 8, .context = 256});
+  const double layer = 4 * 256 + 2 * (256 + 64) + 64 + 256 + 8 + 2 * 768;
+  EXPECT_DOUBLE_EQ(m.kept, 4.0 * 2048 * 4 * layer);
+  // The worst moment: the topmost feed-forward runs backward.
+  const double parameters = static_cast<double>(count_parameters({}).total);
+  const double moment = 2048 * (4 * layer + 3 * 768 + 256 + 2 * 256 + 6) + 257 * 256 + 768 * 256;
+  EXPECT_DOUBLE_EQ(m.peak, 4 * (3 * parameters + moment));
+}
+
+TEST(StepMemory, ManyParametersAndFewTokensEndWithAllGradients) {
+  ModelConfig model;
+  model.hidden_size = 1024;
+  model.intermediate_size = 4096;
+  const double parameters = static_cast<double>(count_parameters(model).total);
+  const StepMemory m = predict_step_memory(model, {.rows = 1, .context = 16});
+  EXPECT_GT(m.peak, 16 * parameters);
+  EXPECT_LT(m.peak, 16.2 * parameters);
+}
+
+TEST(StepMemory, RecomputingKeepsOneInputALayer) {
+  ModelConfig model;
+  model.num_hidden_layers = 16;
+  const BatchShape batch{.rows = 8, .context = 256};
+  BatchShape again = batch;
+  again.recompute = true;
+  EXPECT_DOUBLE_EQ(predict_step_memory(model, again).kept, 4.0 * 2048 * 16 * 256);
+  EXPECT_LT(predict_step_memory(model, again).peak, 0.6 * predict_step_memory(model, batch).peak);
+}
+
+TEST(StepMemory, MicroBatchesAddTheGradientsOfTheFirst) {
+  const BatchShape one{.rows = 8, .context = 256}, two{.rows = 8, .context = 256, .accumulate = 2};
+  const double parameters = static_cast<double>(count_parameters({}).total);
+  EXPECT_DOUBLE_EQ(predict_step_memory({}, two).peak - predict_step_memory({}, one).peak,
+                   4 * parameters);
+}
+
+}  // namespace
+}  // namespace kha

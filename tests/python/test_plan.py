@@ -1,0 +1,126 @@
+"""`kha plan`: the paper's numbers, memory against the allocator's own count, names and recipes."""
+
+import json
+import re
+
+import pytest
+from conftest import settings
+
+# total, active, both without embedding, parameters of KHA-MLP, KV bytes a token in bf16, and at
+# 4,096 tokens: GFLOP forward, in training, and in training with KHA-Linear and KHA-MLP.
+PAPER = {
+    "moe-2.3b": (2347826304, 436796544, 2166750336, 255720576, 589824, 24576,
+                 "1.2763", "3.8288", "3.8760", "3.8430"),
+    "moe-6.6b": (6613364736, 880275456, 6371930112, 638840832, 884736, 36864,
+                 "2.3646", "7.0937", "7.1644", "7.1149"),
+    "moe-14.6b": (14650674944, 1627361024, 14328762112, 1305448192, 1130496, 47104,
+                  "4.0265", "12.0794", "12.1698", "12.1065"),
+    "moe-6.1b": (6102268416, 1006189056, 5780355584, 684276224, 884736, 36864,
+                 "2.6163", "7.8490", "7.9198", "7.8703"),
+    "dense-0.61b": (613997568, 613997568, 453041152, 453041152, 1179648, 49152,
+                    "2.0334", "6.1002", "6.1945", "6.1285"),
+    "dense-1.68b": (1680973824, 1680973824, 1359060992, 1359060992, 1179648, 49152,
+                    "4.1672", "12.5017", "12.5961", "12.5300"),
+    "dense-3.94b": (3941531136, 3941531136, 3539140096, 3539140096, 1769472, 73728,
+                    "9.0909", "27.2728", "27.4143", "27.3152"),
+}  # fmt: skip
+
+
+def plan(kha, *arguments):
+    result = kha("plan", *arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def giga(flops):
+    return f"{flops / 1e9:.4f}"
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_models(kha, name):
+    total, active, body, active_body, maps, cache, forward, training, linear, mlp = PAPER[name]
+    at = ["--set", "train.context=4096", "--set"]
+    plain = plan(kha, name, *at, "knock.setting=baseline")
+    counts = plain["parameters"]
+    assert [counts[key] for key in ("total", "active", "total_without_embedding",
+                                    "active_without_embedding", "maps")] == [total, active, body, active_body, 0]
+    assert plain["kv_cache_bytes_per_token"]["bf16"] == cache
+    flops = plain["flops_per_token"]
+    assert (giga(flops["forward"]), giga(flops["training"])) == (forward, training)
+    for setting, expected in (("kha-linear", linear), ("kha-mlp", mlp)):
+        with_maps = plan(kha, name, *at, f"knock.setting={setting}")
+        assert giga(with_maps["flops_per_token"]["training"]) == expected
+        assert with_maps["parameters"]["maps"] == maps
+    assert plan(kha, name, *at, "knock.setting=kha-linear-v")["parameters"]["maps"] == maps // 3
+
+
+def test_the_main_run_of_the_paper(kha):
+    main = plan(kha, "moe-6.1b", "--recipe", "main", "--set", "knock.setting=baseline", "--tokens", "1e12",
+                "--devices", "64", "--speed", "4e14")
+    assert f"{main['training_flops']:.2e}" == "9.66e+21"
+    assert main["context"] == 8192
+    assert main["days"] == pytest.approx(9.66e21 / (64 * 4e14) / 86400, rel=1e-3)
+    assert main["state_bytes"]["a_device"] / 2**30 == pytest.approx(1.42, abs=0.005)
+    text = kha("plan", "moe-6.1b", "--recipe", "main", "--devices", "64").stdout
+    assert "6,103,153,152 (5,781,240,320 without embedding)" in text  # with KHA-MLP
+    assert "238419 steps of 4194304" in text and "not known: --speed FLOPS" in text
+
+
+def test_a_configuration_of_ones_own(kha, tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text("[model]\nhidden_size = 64\n[train]\nsteps = 10\ncontext = 128\nbatch = 4\n")
+    own = plan(kha, config)
+    assert own["vocabulary"] == 257 and own["tokens"] == 10 * 4 * 128 and own["days"] is None
+    assert plan(kha, config, "--vocabulary", 1000)["parameters"]["total"] - own["parameters"]["total"] == 64 * 743
+
+
+def test_names_are_listed_and_mistyped_ones_answered(kha):
+    listed = kha("plan", "--list").stdout
+    for name in (*PAPER, "moe-6.6b-mqa", "moe-2.3b-small", "exploratory", "main"):
+        assert name in listed
+    assert "did you mean `main`" in kha("plan", "moe-6.6b", "--recipe", "mian").stderr
+    assert kha("plan", "moe-7b").returncode == 2
+
+
+# Peak memory: what the plan says against what the engine's allocator counted.
+
+SHAPES = {
+    "many tokens": {"model.hidden_size": 256, "model.intermediate_size": 768, "train.batch": 8},
+    "micro-batches": {"model.hidden_size": 256, "model.intermediate_size": 768, "train.batch": 8,
+                      "train.accumulate": 2},
+    "many parameters": {"model.hidden_size": 512, "model.intermediate_size": 1536, "train.batch": 1,
+                        "knock.setting": "kha-linear"},
+    "a large vocabulary": {"model.hidden_size": 128, "model.intermediate_size": 512, "train.batch": 4,
+                           "model.num_hidden_layers": 6, "data.vocab_multiple": 4096},
+    "recomputed": {"model.hidden_size": 256, "model.intermediate_size": 768, "train.batch": 8,
+                   "model.num_hidden_layers": 8, "train.recompute": "layer"},
+}  # fmt: skip
+COMMON = {"model.num_hidden_layers": 4, "model.num_attention_heads": 8, "model.num_key_value_heads": 2,
+          "model.head_dim": 32, "train.context": 256, "train.steps": 6, "train.eval_every": 0,
+          "train.save_every": 0, "data.validation_share": 0.05}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def longer_text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("longer")
+    for number in range(60):
+        (folder / f"{number:02}.txt").write_text("knocking on the heads of a layer. " * 60)
+    return folder
+
+
+def bytes_of(text):
+    number, unit = text.split()
+    return float(number) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_predicted_peak_is_the_allocators_within_5_percent(kha, longer_text, tmp_path, shape):
+    given = {**COMMON, **SHAPES[shape]}
+    words = settings(**given)
+    run = kha("train", *words, "--set", f'data.paths=["{longer_text}"]', "--set", f'run.folder="{tmp_path}"', "--profile")
+    assert run.returncode == 0, run.stderr
+    counted = re.search(r"allocator: (.+?) in use, (.+?) at most", run.stdout)
+    resident = re.search(r"([\d.]+ [kMG]B)  0 s left", run.stdout)
+    predicted = plan(kha, *words)["step_memory"]["peak"]
+    print(f"{shape}: predicted {predicted / 1e6:.1f} MB, counted {counted[2]}, resident {resident[1]}")
+    assert predicted == pytest.approx(bytes_of(counted[2]), rel=0.05)
