@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # not as a package, which loads torch
 
-from run_report import map_figures, training_figures, variants  # noqa: E402
+from run_report import expert_figures, map_figures, training_figures, variants  # noqa: E402
 from run_report.figure import Figure, render  # noqa: E402
 from run_report.lines import RunError  # noqa: E402
 from run_report.page import page  # noqa: E402
@@ -39,6 +39,7 @@ def command_of(study: Study) -> str:
 def sections_of(study: Study) -> list[tuple[str, str, list[Figure]]]:
     t, m = training_figures, map_figures
     over_cache = [("cache", "Loss against cache", [variants.cache_figure(study)])]
+    experts = expert_figures.expert_figures(study)
     return [
         *(over_cache if study.variants else []),
         ("final", "Difference at the end", [t.final_figure(study)]),
@@ -49,6 +50,7 @@ def sections_of(study: Study) -> list[tuple[str, str, list[Figure]]]:
          [m.similarity_figure(study), *m.head_matrices(study)]),
         ("maps", "Learned maps", m.heat_maps(study)),
         ("course", "How far the maps have gone", m.map_courses(study)),
+        *([("experts", "Experts", experts)] if experts else []),
         ("rate", "Learning rate and gradient norm", [t.rate_figure(study)]),
         ("speed", "Speed and memory", [t.speed_figure(study)]),
     ]  # fmt: skip

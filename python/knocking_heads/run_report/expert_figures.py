@@ -1,0 +1,104 @@
+"""Figures of a mixture of experts: who carried the load over time, and how even it was."""
+
+from .figure import Figure, gaps, panels, tokens_axis
+from .lines import read_lines
+from .map_figures import file_name
+from .runs import Run
+from .study import Study
+from .style import diverging_colours
+from .training_figures import COLUMNS, legend_of, looks_of, rows_of
+
+MOST = 2.0  # mean loads at the strong end of the colours
+KEYS = {"moe/max_vio": "largest load over the mean, less one", "moe/dead": "share without a token"}
+
+
+def loads_of(run: Run) -> dict[int, tuple[list[int], list[list[float]]]]:
+    """layer -> tokens at each line, and there the load of each expert in mean loads."""
+    path = run.folder / "experts.jsonl"
+    found: dict = {}
+    for line in read_lines(path) if path.is_file() else []:
+        for layer, counts in line.get("counts", {}).items():
+            mean = sum(counts) / len(counts) if counts else 0
+            if mean == 0:
+                continue
+            at, loads = found.setdefault(int(layer), ([], []))
+            at.append(line["tokens"])
+            loads.append([count / mean for count in counts])
+    return found
+
+
+def load_map(run: Run, loads: dict) -> Figure:
+    """One picture a layer: experts upwards, tokens to the right."""
+
+    def draw(narrow: bool):
+        layers = sorted(loads)
+        figure, axes = panels(narrow, len(layers), 1 if narrow else 2, 2.2)
+        for axis, layer in zip(axes, layers):
+            tokens, values = loads[layer]
+            shown = axis.imshow(
+                list(zip(*values)), aspect="auto", origin="lower", cmap=diverging_colours(),
+                vmin=0, vmax=MOST, interpolation="nearest",
+                extent=(tokens[0], max(tokens[-1], tokens[0] + 1), -0.5, len(values[0]) - 0.5),
+            )  # fmt: skip
+            axis.grid(False)
+            axis.set_title(f"layer {layer}")
+            axis.set_ylabel("expert")
+            axis.yaxis.get_major_locator().set_params(integer=True)
+            tokens_axis(axis, tokens, log=False)
+        figure.colorbar(shown, ax=axes, label="load (mean loads)", extend="max")
+        return figure
+
+    rows = [
+        [run.label, run.seed, layer, at, expert, load]
+        for layer, (tokens, values) in sorted(loads.items())
+        for at, line in zip(tokens, values)
+        for expert, load in enumerate(line)
+    ]
+    dead = sum(load == 0 for *_, load in rows)
+    return Figure(
+        f"experts-{file_name(run.label)}",
+        f"Load of the experts: {run.name}",
+        "How often each expert was chosen in a step, in mean loads of its layer: white is its "
+        "share, blue less, orange more, from 0 to 2 and above.",
+        f"Heat maps of {len(loads)} layers. {dead} of {len(rows)} loads shown are zero.",
+        draw,
+        ["setting", "seed", "layer", "tokens", "expert", "load"],
+        rows,
+        bitmap=True,
+    )
+
+
+def balance_figure(study: Study) -> Figure:
+    def draw(narrow: bool):
+        styles = looks_of(study)
+        figure, axes = panels(narrow, len(KEYS), 1 if narrow else 2, 2.6 if narrow else 3.2)
+        for axis, (key, name) in zip(axes, KEYS.items()):
+            shown = []
+            for run in study.runs:
+                tokens, values = run.series(key)
+                axis.plot(tokens, gaps(values), lw=1.3, **styles[run.label].line())
+                shown += tokens
+            axis.set_title(name)
+            axis.set_ylim(bottom=0)
+            tokens_axis(axis, shown)
+        legend_of(figure, study, narrow)
+        return figure
+
+    return Figure(
+        "experts-balance",
+        "How even the load of the experts was",
+        "Of each logged step. Left: MaxVio, the largest load of an expert over the mean load, less "
+        "one, as the mean over layers. Right: the share of all experts that no token chose.",
+        "Two panels of curves over tokens: MaxVio, and the share of experts without a token.",
+        draw,
+        COLUMNS,
+        rows_of(study, KEYS),
+    )
+
+
+def expert_figures(study: Study) -> list[Figure]:
+    """None for runs without experts."""
+    found = [(run, loads_of(run)) for run in study.first_runs()]
+    maps = [load_map(run, loads) for run, loads in found if loads]
+    logged = any(run.series(key)[0] for run in study.runs for key in KEYS)
+    return ([balance_figure(study)] if logged else []) + maps
