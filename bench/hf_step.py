@@ -19,7 +19,8 @@ from bench.process import minor_faults, reset_peak, status_bytes
 class Step:
     def __init__(self, options):
         torch.set_num_threads(options.threads)
-        self.model = peer_models.load(options.model, options.peer, getattr(torch, options.dtype))
+        self.model = peer_models.load(options.model, options.peer, getattr(torch, options.dtype),
+                                      options.experts)
         self.model.train()
         self.clip = options.clip
         matrices = [p for p in self.model.parameters() if p.dim() >= 2]
@@ -75,6 +76,7 @@ def main():
     parser.add_argument("--peer", default="qwen3", choices=["qwen3", "deepseek", "straight"],
                         help="whose attention: transformers' Qwen3 or DeepSeek, or a straight "
                              "composition of torch's operators")
+    parser.add_argument("--experts", help="transformers' implementation of the experts")
     parser.add_argument("--lr", type=float, required=True)
     parser.add_argument("--weight-decay", type=float, required=True)
     parser.add_argument("--clip", type=float, required=True)

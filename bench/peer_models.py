@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import nn
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 
 def linear(outputs, inputs, bias=False):
@@ -172,10 +172,15 @@ def deepseek(c, parts):
 STRAIGHT = {"gta": Gta, "mla": Latent, "gla": Latent}
 
 
-def load(folder, peer, dtype):
-    """The model in `folder` with the attention of `peer`: qwen3, deepseek or straight."""
+def load(folder, peer, dtype, experts=None):
+    """The model in `folder` with the attention of `peer`: qwen3, deepseek or straight.
+
+    `experts` names transformers' implementation of the experts, in a model that has them.
+    """
     if peer == "qwen3":
-        return Qwen3ForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+        chosen = {"experts_implementation": experts} if experts else {}
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa",
+                                                    **chosen)
     described = json.loads((Path(folder) / "config.json").read_text())
     parts = described.pop("kha")
     described["model_type"] = "qwen3"

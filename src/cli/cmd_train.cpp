@@ -31,7 +31,8 @@ void print_end(const RunConfig& config, const TrainReport& report) {
              report.trained ? "trained" : "complete already:", config.run.name, report.step,
              report.summary.tokens_per_second, latest);
   fmt::print("next: kha inspect {0}\n      kha generate {0} --prompt 'def '\n", latest);
-  if (config.model.knocks.any(config.model.num_hidden_layers)) fmt::print("      kha fold {} --to {}/folded\n", latest, folder);
+  if (config.model.knocks.any(config.model.num_hidden_layers))
+    fmt::print("      kha fold {} --to {}/folded\n", latest, folder);
 }
 
 int64_t profile_steps(const Arguments& arguments) {

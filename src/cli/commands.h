@@ -20,6 +20,7 @@ Command data_command();
 Command train_command();
 Command bench_step_command();
 Command bench_decode_command();
+Command bench_experts_command();
 Command compare_command();
 Command generate_command();
 Command eval_command();

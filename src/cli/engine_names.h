@@ -10,6 +10,7 @@ namespace kha::cli {
 inline const std::vector<std::pair<std::string, std::string>>& engine_commands() {
   static const std::vector<std::pair<std::string, std::string>> commands{
       {"bench-decode", "decode steps of one attention on demand, for scripts/bench"},
+      {"bench-experts", "a layer's mixture of experts on demand, for scripts/bench"},
       {"bench-step", "training steps on demand, for scripts/bench"},
       {"logits", "logits of a model after each token of a text or of ids"},
       {"diff", "largest difference of two models' logits on given text"},

@@ -31,9 +31,9 @@ int main(int argc, char** argv) {
   } catch (const kha::Error& error) {
     return print_error(error);
   }
-  return run_program(
-      "kha", "knocking-heads attention, the part with tensors",
-      {train_command(), compare_command(), generate_command(), eval_command(), diff_command(),
-       logits_command(), doctor_engine_command(), bench_step_command(), bench_decode_command()},
-      argc, argv);
+  return run_program("kha", "knocking-heads attention, the part with tensors",
+                     {train_command(), compare_command(), generate_command(), eval_command(),
+                      diff_command(), logits_command(), doctor_engine_command(),
+                      bench_step_command(), bench_decode_command(), bench_experts_command()},
+                     argc, argv);
 }
