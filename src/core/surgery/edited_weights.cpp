@@ -85,7 +85,8 @@ bool all_finite(std::span<const double> values) {
         .expected = "values that " + std::string(safetensors_name(to)) + " can hold",
         .cause = before ? "a value is not finite before it is rounded: the training run diverged"
                         : "a value is too large for this type",
-        .next = before ? "use an earlier checkpoint" : "choose a wider type"});
+        .next = before ? "use an earlier checkpoint"
+                       : "kha export MODEL OUT --to hf --dtype float32 writes a wider one"});
 }
 
 }  // namespace
