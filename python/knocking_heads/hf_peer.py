@@ -89,6 +89,7 @@ def main(arguments: list[str]) -> int:
         print(NOT_INSTALLED.format(name=error.name), file=sys.stderr)
         return 2
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     folder, ours, answer = map(Path, arguments)
     try:
         answer.write_text(json.dumps(compare(folder, load_file(ours))))
