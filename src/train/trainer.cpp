@@ -20,6 +20,7 @@
 #include "train/interrupt.h"
 #include "train/load_metrics.h"
 #include "train/map_metrics.h"
+#include "train/print_session.h"
 #include "train/process_figures.h"
 #include "train/profile/step_profile.h"
 #include "train/run_logs.h"
@@ -66,7 +67,7 @@ class Loop {
     // Going back needs a place to go to from the first step on.
     if (parse_spike_policy(t.spike) == SpikeAction::back && !store_.latest().good) save();
     while (session_.state.step < t.steps && interrupt_signal() == 0) {
-      one_step();
+      if (!one_step()) continue;
       const int64_t step = session_.state.step;
       if (validates && t.eval_every > 0 && step % t.eval_every == 0 && step < t.steps) validate();
       if (t.save_every > 0 && step % t.save_every == 0 && step < t.steps) save();
@@ -131,16 +132,21 @@ class Loop {
     observed_step_ = session_.state.step;
   }
 
-  void one_step() {
+  // False where the run went back instead: what belongs to that step was done when it was made.
+  bool one_step() {
     if (profile_) profile_->before_step(session_.state.step);
     const StepResult result = step_.make();
-    if (result.action == SpikeAction::back) return go_back(result);
+    if (result.action == SpikeAction::back) {
+      go_back(result);
+      return false;
+    }
     maybe_fail(fmt::format("step-{}", session_.state.step).c_str());
     const int64_t step = session_.state.step;
     logs_->steps.write({{"step", step}, {"loss", result.loss}, {"grad_norm", result.norm}});
     report(result);
     if (result.action != SpikeAction::none) report_spike(result);
     if (profile_) add_to_profile(result);
+    return true;
   }
 
   // What the logs hold of later steps goes aside, and the watch sees what is left.
@@ -255,30 +261,6 @@ class Loop {
   double pace_ = 0;
   std::optional<StepProfile> profile_;
 };
-
-void print_session(const Session& session, Progress& progress) {
-  const ModelConfig& m = session.config.model;
-  const ParameterCount count = count_parameters(m);
-  const FlopCount flops = flops_per_token(m, session.config.train.context);
-  progress.line(fmt::format(
-      "model: {}, {} parameters ({} in the maps), {:.2f} MFLOP a token forward ({:.2f} % maps)",
-      setting_name(m.knocks), count.total, count.knock, flops.forward / 1e6,
-      100 * flops.knock / flops.forward));
-  if (m.experts.any()) {
-    progress.line(fmt::format("experts: {} of {} a token, {} of the parameters at work on it",
-                              m.experts.active, m.experts.count, count.active));
-  }
-  std::string ran;
-  for (const auto& [key, value] : session.state.ran)
-    ran += (ran.empty() ? "" : ", ") + key + " " + value;
-  progress.line("runs on: " + ran + ", allocator " + chosen_allocator());
-  for (const auto& group : session.optimizer->groups()) {
-    progress.line(
-        fmt::format("  group {:<10}{:>4} tensors {:>12} parameters  lr x {}  decay {} to {}{}",
-                    group.name, group.tensors, group.parameters, group.lr_scale, group.weight_decay,
-                    group.decays_to, group.frozen ? "  frozen" : ""));
-  }
-}
 
 // The end of a run: the last checkpoint, and the summary, which is reused when it is there already.
 TrainReport finish(Session& session, Loop& loop, const RunFolder& folder, bool trained) {

@@ -187,6 +187,15 @@ def test_the_logged_lines_count_the_events(noted, kha):
     assert logged[-1] == len(inspect(kha, run)["runs"][0]["spikes"]["events"])
 
 
+def test_going_back_makes_no_evaluation_and_no_checkpoint_again(noted, spiky, tmp_path):
+    spiky(tmp_path, "a", "back", train__eval_every=50)
+    run = tmp_path / "a"
+    evaluated = [line["step"] for line in metrics(run) if "val/loss" in line]
+    assert evaluated == sorted(set(evaluated)) and {50, 100, 150, 200} <= set(evaluated)
+    documents = [json.loads(line)["step"] for line in (run / "documents.jsonl").read_text().splitlines()]
+    assert documents == sorted(set(documents))
+
+
 def test_skip_leaves_the_batch_out_and_nothing_else(noted, spiky, tmp_path):
     spiky(tmp_path, "a", "skip")
     run, at = tmp_path / "a", actions(noted[0])[0]["step"]
