@@ -64,8 +64,7 @@ DecodeBench::DecodeBench(const ModelConfig& config, const Parameters& parameters
       kv_b_(parameters.find(attention_prefix(0) + "kv_b_proj.weight")),
       next_(some_input(batch, positions + 1, positions, 1, config.hidden_size)
                 .to(device_of(parameters))),
-      rotary_(positions + 1, config.rotary_width(), config.rope_theta, at::kFloat,
-              device_of(parameters)),
+      rotary_(rotary_table_of(config, positions + 1, at::kFloat, device_of(parameters))),
       by_form_(attentions(config, parameters)),
       cache_(config, batch, positions + 1, at::kFloat, device_of(parameters), kind) {
   const Attention& attention = *by_form_.at("attend");

@@ -78,9 +78,7 @@ Decoder::Decoder(const ModelConfig& config, const Parameters& parameters, KnockP
       embedding_(parameters.at("model.embed_tokens.weight")),
       final_norm_(parameters.at("model.norm.weight")),
       head_(config.tie_word_embeddings ? embedding_ : parameters.at("lm_head.weight")),
-      rotary_(positions, config.rotary_width(), config.rope_theta, embedding_.scalar_type(),
-              embedding_.device(), config.rotary_scaling,
-              config.rotary_layout == "interleaved") {
+      rotary_(rotary_table_of(config, positions, embedding_.scalar_type(), embedding_.device())) {
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
     Layer made{layer,

@@ -56,6 +56,9 @@ void compare_models(const ModelConfig& wanted, const ModelConfig& made) {
   compare("its rotary layout", wanted.rotary_layout, made.rotary_layout);
   compare("its rotary base", fmt::format("{}", wanted.rope_theta),
           fmt::format("{}", made.rope_theta));
+  compare("its rotary scaling", wanted.rotary_scaling.kind, made.rotary_scaling.kind);
+  fail_fit("the cache was made for another model", "the configuration of this one",
+           "another in its sizes, norms, biases or rotary embedding", "");
 }
 
 }  // namespace

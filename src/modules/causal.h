@@ -20,8 +20,8 @@ at::Tensor causal_mask(int64_t queries, int64_t positions, const PackedLayout* l
 
 // For systems that need the scores themselves, [B, heads, T, S] of the last T of S positions:
 // softmax of scale * scores over what each query sees, in float32 (float64 for float64). What it
-// does not see has weight zero exactly, whatever its score; the weights of a query that sees no key
-// are all zero, and so are their gradients.
+// does not see has weight zero exactly, whatever its finite score; the weights of a query that sees
+// no key are all zero, and so are their gradients.
 at::Tensor causal_softmax(const at::Tensor& scores_BHTS, const PackedLayout* layout = nullptr,
                           double scale = 1.0);
 

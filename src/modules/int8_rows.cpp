@@ -16,7 +16,9 @@ Int8Rows to_int8(const at::Tensor& x) {
 
 at::Tensor from_int8(const Int8Rows& rows, at::ScalarType dtype) {
   // Where a scale is not finite, neither is the row: its zeros become NaN.
-  return rows.values.to(dtype).mul_(rows.scales.to(dtype));
+  // Multiplied where the scale is exact, rounded once.
+  const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
+  return rows.values.to(wide).mul_(rows.scales).to(dtype);
 }
 
 }  // namespace kha

@@ -70,4 +70,15 @@ at::Tensor RotaryTable::rotate(const at::Tensor& x, int64_t first) const {
   return turned.view(x.sizes());
 }
 
+RotaryTable rotary_table_of(const ModelConfig& c, int64_t positions, at::ScalarType dtype,
+                            at::Device device) {
+  return {positions,
+          c.rotary_width(),
+          c.rope_theta,
+          dtype,
+          device,
+          c.rotary_scaling,
+          c.rotary_layout == "interleaved"};
+}
+
 }  // namespace kha

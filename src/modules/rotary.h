@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kha/core/model_config.h"
 #include "kha/core/rotary_scaling.h"
 #include "modules/packed_layout.h"
 
@@ -40,5 +41,9 @@ class RotaryTable {
   bool interleaved_ = false;
   at::Tensor cos_SD_, sin_SD_;
 };
+
+// The table of a model: its rotated width, base, scaling and layout.
+RotaryTable rotary_table_of(const ModelConfig& config, int64_t positions, at::ScalarType dtype,
+                            at::Device device);
 
 }  // namespace kha

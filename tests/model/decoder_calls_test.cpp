@@ -63,6 +63,13 @@ TEST_F(DecoderCalls, ACacheOfAnotherModelIsRefusedByWhatDiffers) {
   other = gqa;
   other.rope_theta = 5e5;
   EXPECT_THAT(refusal_of(other, gqa), HasSubstr("its rotary base"));
+  // Whatever else differs is another model too.
+  other = gqa;
+  other.rms_norm_eps = 1e-5;
+  EXPECT_THAT(refusal_of(other, gqa), HasSubstr("another in its sizes, norms, biases"));
+  other = gqa;
+  other.rotary_scaling = {.kind = "linear", .factor = 2};
+  EXPECT_THAT(refusal_of(other, gqa), HasSubstr("its rotary scaling"));
 }
 
 TEST_F(DecoderCalls, ACacheOfAnotherFoldStateIsRefused) {

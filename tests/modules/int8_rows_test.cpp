@@ -66,6 +66,17 @@ TEST(Int8Rows, ComeBackWithinHalfAStep) {
   }
 }
 
+// A narrow type rounds the product once, not the scale before it: 2^-9 of a bfloat16 scale would be
+// a quarter of a step at the row's end.
+TEST(Int8Rows, ANarrowTypeRoundsOnce) {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = at::sin(at::arange(600, at::kFloat)).view({1, 3, 2, 100}).to(type);
+    const Int8Rows rows = to_int8(x);
+    const at::Tensor exact = rows.values.to(at::kDouble) * rows.scales.to(at::kDouble);
+    EXPECT_TRUE(from_int8(rows, type).equal(exact.to(type)));
+  }
+}
+
 TEST(Int8Rows, ZerosStayZeros) {
   at::Tensor x = at::ones({3, 4});
   x[1].zero_();

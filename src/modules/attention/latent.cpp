@@ -117,8 +117,8 @@ class Latent : public Attention {
   // Whether going through the latents takes fewer operations than forming keys and values of every
   // cached position. Only in decoding: its sums are others than those of training.
   bool absorbs(int64_t queries, int64_t positions) const {
-    if (at::GradMode::is_enabled() || queries == positions) return false;
     if (form_ != DecodeForm::fewest_operations) return form_ == DecodeForm::absorbed;
+    if (at::GradMode::is_enabled() || queries == positions) return false;
     const int64_t formed = kv_width(), latent = config_.kv_latent;
     return queries * (2 * latent - formed) < formed * latent;
   }
