@@ -76,7 +76,7 @@ int run(Options options) {
   std::fflush(stdout);
   std::optional<ExportProof> proof;
   if (options.verify) {
-    proof = verify_export(options.model, options.out, report.model, options.text);
+    proof = verify_export(options.model, options.out, report, options.text);
   }
   if (options.json) {
     auto json = report_json(options, report);
@@ -99,10 +99,12 @@ std::function<int()> add(CLI::App& app) {
   app.add_option("--shard-size", options->how.shard_size, "bytes of tensors a file, e.g. 5GB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->capture_default_str();
-  app.add_flag("--verify", options->verify,
-               "load the result in transformers and compare log-probabilities and greedy text");
+  CLI::Option* verify =
+      app.add_flag("--verify", options->verify,
+                   "load the result in transformers and compare log-probabilities and greedy text");
   app.add_option("--text", options->text,
                  "a text file or folder to verify on, may be repeated; none: the tokenizer.json")
+      ->needs(verify)
       ->allow_extra_args(false);
   add_json_option(app, options->json);
   return [options] { return run(*options); };

@@ -42,17 +42,17 @@ std::vector<std::string> logits_arguments(const std::filesystem::path& model,
   return words;
 }
 
-// One unit in the last place of the type written, over that of float32.
+// One unit in the last place of the type written, over that of float32: what rounding to it may do.
 double storage_factor(const std::string& dtype) {
   return dtype == "bfloat16" ? 0x1p16 : dtype == "float16" ? 0x1p13 : 1;
 }
 
 // As `kha diff` allows: twice the rounding of the two programs themselves.
-double limit_of(const Json& found, const std::string& dtype) {
+double limit_of(const Json& found, double storage) {
   const double rounding =
       found.at("rounding_ours").get<double>() + found.at("rounding_theirs").get<double>();
   const double one_unit = 0x1p-23 * found.at("largest_log_probability").get<double>();
-  return 2 * std::max(rounding, one_unit) * storage_factor(dtype);
+  return 2 * std::max(rounding, one_unit) * storage;
 }
 
 std::string continuation_line(const Json& found) {
@@ -77,15 +77,16 @@ std::string verdict(const Json& found, double limit, bool equal) {
 }  // namespace
 
 ExportProof verify_export(const std::filesystem::path& model, const std::filesystem::path& exported,
-                          const ModelConfig& written, const std::vector<std::string>& text) {
+                          const ExportReport& written, const std::vector<std::string>& text) {
   const TemporaryFolder folder("verify");
   const auto ours = folder.path() / "ours.safetensors", answer = folder.path() / "answer.json";
-  run_program("kha-engine", logits_arguments(model, ours, written.max_position_embeddings, text));
+  run_program("kha-engine",
+              logits_arguments(model, ours, written.model.max_position_embeddings, text));
   run_program("kha-hf-peer", {exported.string(), ours.string(), answer.string()});
   const MappedFile file = MappedFile::open(answer);
   const auto* begin = reinterpret_cast<const char*>(file.bytes().data());
   Json found = Json::parse(begin, begin + file.bytes().size());
-  const double limit = limit_of(found, written.dtype);
+  const double limit = limit_of(found, written.rounded ? storage_factor(written.model.dtype) : 1);
   // Two tokens may be nearer to each other than the difference allowed.
   const bool same_text = found.at("continuation_agrees") || found.at("gap").get<double>() <= limit;
   const bool equal = found.at("float32").get<double>() <= limit && same_text;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kha/core/model_config.h"
+#include "kha/core/export.h"
 
 namespace kha::cli {
 
@@ -17,9 +17,9 @@ struct ExportProof {
 };
 
 // Log-probabilities of the first tokens of a text (none: the model's tokenizer.json), in float32
-// and float64, and a greedy continuation. `written` is the configuration of `exported`. Errors: an
+// and float64, and a greedy continuation. `written` is what made `exported`. Errors: an
 // engine or companion that is not installed, or that fails.
 ExportProof verify_export(const std::filesystem::path& model, const std::filesystem::path& exported,
-                          const ModelConfig& written, const std::vector<std::string>& text);
+                          const ExportReport& written, const std::vector<std::string>& text);
 
 }  // namespace kha::cli

@@ -29,6 +29,7 @@ struct ExportReport {
   std::vector<std::string> changes;   // sentences: what else differs from the tensors as stored
   std::vector<std::string> warnings;  // of check_tensors
   std::vector<std::string> left_out;  // files and folders that were not taken along
+  bool rounded = false;               // some tensor is not the bytes that were stored
   std::size_t files = 0;              // of tensors
   std::uint64_t bytes = 0;            // of tensors
 };

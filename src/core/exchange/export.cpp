@@ -1,5 +1,7 @@
 #include "kha/core/export.h"
 
+#include <algorithm>
+
 #include "core/exchange/architecture_edits.h"
 #include "core/exchange/exported_config.h"
 #include "core/exchange/sharded_weights.h"
@@ -33,15 +35,21 @@ std::string config_name(DType dtype) {
   return dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
 }
 
+// What is not trained (selection biases) keeps its type: rounded, it would choose other experts.
 std::vector<PlannedTensor> plan_tensors(const ModelFiles& files, const FoldPlan& plan,
                                         std::optional<DType> dtype) {
   std::vector<PlannedTensor> tensors;
   for (const auto& spec : parameter_table(plan.after)) {
     const auto edit = plan.edits.find(spec.name);
-    tensors.push_back({.spec = {spec.name, dtype.value_or(files.at(spec.name).dtype), spec.shape},
+    const DType stored = files.at(spec.name).dtype, written = dtype.value_or(stored);
+    tensors.push_back({.spec = {spec.name, spec.trained ? written : stored, spec.shape},
                        .edit = edit == plan.edits.end() ? TensorEdit() : edit->second});
   }
   return tensors;
+}
+
+bool rounds(const ModelFiles& files, const PlannedTensor& tensor) {
+  return tensor.edit || tensor.spec.dtype != files.at(tensor.spec.name).dtype;
 }
 
 void write_settings(const fs::path& in, const fs::path& folder, ExportReport& report) {
@@ -74,11 +82,15 @@ ExportReport export_to_hugging_face(const fs::path& in, const fs::path& out,
       plan_fold(config, {}, [&](const std::string& name) { return read_map(files, name); });
   report.folded = plan.maps;
   report.model = plan.after;
-  if (options.dtype) report.model.dtype = config_name(*options.dtype);
   add_architecture_edits(plan.after, plan.edits, report.changes);
+  const auto tensors = plan_tensors(files, plan, options.dtype);
+  // That of the tensors: what the model's own file says of them may be false.
+  report.model.dtype = config_name(tensors.front().spec.dtype);
+  report.rounded = std::any_of(tensors.begin(), tensors.end(),
+                               [&](const auto& tensor) { return rounds(files, tensor); });
   NewFolder folder(out);
-  const WrittenWeights written = write_sharded_weights(
-      files, plan_tensors(files, plan, options.dtype), options.shard_size, folder.folder());
+  const WrittenWeights written =
+      write_sharded_weights(files, tensors, options.shard_size, folder.folder());
   report.files = written.files;
   report.bytes = written.bytes;
   write_settings(in, folder.folder(), report);

@@ -35,7 +35,10 @@ PlainArchitecture grouped_query(ModelConfig c, const std::string& where) {
   fail_none(where,
             c.experts.any() ? "no class has this router with these experts, norms and biases"
                             : "QK-norm with biases on q, k and v but not on o is in no dense class",
-            "use the model with kha: kha generate, kha eval");
+            c.experts.any() && c.experts.shared == 0
+                ? "a sigmoid router is exported with shared experts (model.experts.shared) so far; "
+                  "use this model with kha: kha generate, kha eval"
+                : "use the model with kha: kha generate, kha eval");
 }
 
 }  // namespace
