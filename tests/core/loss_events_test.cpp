@@ -103,6 +103,18 @@ TEST(LossEvents, ThoseWithinTenStepsAreOne) {
   }
 }
 
+TEST(LossEvents, OneThatAnotherOvertakesComesBackWithIt) {
+  auto series = quiet(1000);
+  for (int64_t step = 500; step <= 520; ++step) loss_at(series, step) += 0.06;  // never quite back
+  loss_at(series, 500) += 0.5;
+  loss_at(series, 515) += 0.5;
+  const auto events = find_loss_events(series, {.floor = 0.1}).events();
+  ASSERT_EQ(events.size(), 2u);
+  ASSERT_TRUE(events[0].recovery && events[1].recovery);
+  EXPECT_EQ(events[0].first + *events[0].recovery, events[1].first + *events[1].recovery);
+  EXPECT_GT(*events[0].recovery, 20);
+}
+
 TEST(LossEvents, SmallRisesAreNone) {
   auto series = quiet(1000);
   for (LossPoint& point : series) point.loss = 2.0;  // no scatter at all

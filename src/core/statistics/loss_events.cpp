@@ -50,10 +50,11 @@ void LossEventFinder::exceed(LossPoint point, double residual, const Level& leve
 // counts.
 void LossEventFinder::watch_recovery(LossPoint point) {
   if (events_.empty()) return;
-  LossEvent& event = events_.back();
-  if (point.step == event.last) {
-    event.recovery.reset();
-  } else if (!event.recovery && point.loss <= event.loss_before + scales_.back()) {
+  if (point.step == events_.back().last) events_.back().recovery.reset();
+  // All that are still away: one that a second event overtook comes back with it.
+  for (size_t i = events_.size(); i-- > 0 && !events_[i].recovery;) {
+    LossEvent& event = events_[i];
+    if (point.step == event.last || !(point.loss <= event.loss_before + scales_[i])) continue;
     event.recovery = point.step - event.first;
   }
 }
