@@ -58,6 +58,14 @@ Plan make_plan(const Options& options) {
          .name = options.run.file.empty() ? "the defaults" : options.run.file,
          .devices = options.devices,
          .speed = options.speed};
+  if (!p.config.init.from.empty()) {
+    fail({.what = "a plan of a run that starts from another model is not made yet",
+          .where = "init.from",
+          .found = p.config.init.from,
+          .cause = "its sizes come from that model, not from [model]",
+          .next =
+              "kha inspect " + p.config.init.from + ", and plan with its sizes as --set model.*"});
+  }
   ModelConfig& model = p.config.model;
   const TrainOptions& t = p.config.train;
   model.vocab_size = vocabulary_of(options, p.config);

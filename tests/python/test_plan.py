@@ -74,6 +74,20 @@ def test_a_configuration_of_ones_own(kha, tmp_path):
     assert plan(kha, config, "--vocabulary", 1000)["parameters"]["total"] - own["parameters"]["total"] == 64 * 743
 
 
+def test_attention_without_a_fused_kernel_keeps_its_scores(kha):
+    def kept(attention):
+        return plan(kha, "dense-0.61b", "--set", f"model.attention={attention}")["step_memory"]["kept"]
+
+    layers, heads, tokens, context = 24, 32, 8 * 256, 256
+    assert kept("talking") - kept("gqa") == 4 * layers * 3 * heads * tokens * context
+
+
+def test_a_run_that_starts_from_a_model_is_not_planned_on_other_sizes(kha):
+    result = kha("plan", "--set", "init.from=runs/other")
+    assert result.returncode == 2 and "starts from another model" in result.stderr
+    assert "kha inspect runs/other" in result.stderr
+
+
 def test_names_are_listed_and_mistyped_ones_answered(kha):
     listed = kha("plan", "--list").stdout
     for name in (*PAPER, "moe-6.6b-mqa", "moe-2.3b-small", "exploratory", "main"):

@@ -213,7 +213,7 @@ RunConfig read_run_config(const std::filesystem::path& path, const std::vector<s
           .where = path.string(),
           .expected = "a TOML file",
           .found = std::filesystem::exists(path) ? "not a readable file" : "no such file",
-          .next = "see configs/ for examples"});
+          .next = "see configs/ for examples, kha plan --list for models by name"});
   }
   std::stringstream text;
   text << file.rdbuf();

@@ -44,12 +44,20 @@ double head_elements(const ModelConfig& c) {
   return 2 * queries + keys + cached + values + static_cast<double>(c.num_attention_heads);
 }
 
-LayerElements elements_of(const ModelConfig& c, int64_t layer) {
+// Logits, weights and their mixture, of every head and visible position (docs/attention.md): what
+// systems without a fused attention keep of one token, besides its heads.
+double score_elements(const ModelConfig& c, int64_t context) {
+  const double tensors = c.attention == "talking" ? 3 : c.attention == "collaborative" ? 2 : 0;
+  return tensors * static_cast<double>(c.num_attention_heads * context);
+}
+
+LayerElements elements_of(const ModelConfig& c, int64_t layer, int64_t context) {
   const auto d = static_cast<double>(c.hidden_size);
   const ExpertConfig& e = c.experts;
-  LayerElements elements{.attention = 2 * d + head_elements(c) + map_inputs(c, layer),
-                         .feed_forward = 2 * d,
-                         .width = d};
+  LayerElements elements{
+      .attention = 2 * d + head_elements(c) + map_inputs(c, layer) + score_elements(c, context),
+      .feed_forward = 2 * d,
+      .width = d};
   if (e.in_layer(layer)) {
     elements.gated = static_cast<double>((e.active + e.shared) * e.width);
     // Each token once for every expert that it chose, and their results.
@@ -130,7 +138,7 @@ StepMemory predict_step_memory(const ModelConfig& c, const BatchShape& batch) {
   std::vector<LayerElements> layers;
   double kept = 0;  // elements a token, of all layers
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    layers.push_back(elements_of(c, layer));
+    layers.push_back(elements_of(c, layer, batch.context));
     kept += batch.recompute ? d : layers.back().kept();
   }
   const bool earlier = batch.accumulate > 1;  // gradients of earlier micro-batches
@@ -166,7 +174,7 @@ ShardedMemory predict_sharded_memory(const ModelConfig& c, const BatchShape& bat
   m.state_a_device = m.state / static_cast<double>(devices);
   for (size_t i = 0; i < p.layers.size(); ++i) {
     m.layer = std::max(m.layer, half * p.layers[i].all());
-    const LayerElements e = elements_of(c, static_cast<int64_t>(i));
+    const LayerElements e = elements_of(c, static_cast<int64_t>(i), batch.context);
     m.recomputed = std::max(m.recomputed, half * n * (e.kept() + e.gated));
   }
   m.layer_gradients = 2 * m.layer;
