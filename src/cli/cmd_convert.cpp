@@ -185,7 +185,8 @@ std::function<int()> add(CLI::App& app) {
                  "repeated")
       ->allow_extra_args(false);
   app.add_option("--limit", options->limit,
-                 "largest difference of logits that passes where the conversion is exact");
+                 "largest difference of logits that passes where the conversion is exact")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--no-verify", options->no_verify, "do not compare the two models");
   add_json_option(app, options->json);
   return [options] { return run(*options); };

@@ -41,7 +41,8 @@ Arithmetic arithmetic_of(const Arguments& arguments, const ModelConfig& model) {
 }
 
 void print_through_cache(const Arguments& a, const std::vector<CacheLoss>& losses,
-                         const Arithmetic& arithmetic, Progress& progress) {
+                         const ModelConfig& model, const Arithmetic& arithmetic,
+                         Progress& progress) {
   const Evaluation& e = losses.front().evaluation;
   if (a.json) {
     nlohmann::ordered_json json = cache_json(losses);
@@ -50,7 +51,7 @@ void print_through_cache(const Arguments& a, const std::vector<CacheLoss>& losse
                  {"documents", e.documents.size()},
                  {"context", a.context},
                  {"stretch", a.stretch},
-                 {"ran", what_ran(arithmetic)}});
+                 {"ran", what_ran(arithmetic, model)}});
     return fmt::print("{}\n", json.dump(2));
   }
   progress.line(fmt::format(
@@ -83,7 +84,7 @@ int run(Arguments arguments) {
                                     *model.tokenizer, plan, {each, arguments.stretch}, passing);
     };
     print_through_cache(arguments, cache_losses(model.config, *kind, arithmetic.dtype, decode),
-                        arithmetic, progress);
+                        model.config, arithmetic, progress);
     return 0;
   }
   const Evaluation e =

@@ -100,7 +100,7 @@ void print_report(const Options& options, const FoldReport& report) {
   for (const auto& name : report.left_out) fmt::print("  not taken along: {}\n", name);
   fmt::print("wrote {}: {}\n", options.to,
              report.after.plain()
-                 ? "a plain " + report.after.experts.base_type() + " model"
+                 ? "a plain " + report.after.base_type() + " model"
                  : std::string(report.after.knocks.any(report.after.num_hidden_layers)
                                    ? "a kha model with the maps that stay"
                                    : "a kha model without maps"));

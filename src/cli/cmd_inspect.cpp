@@ -116,18 +116,25 @@ void print_experts(const Summary& s) {
 void print_summary(const Summary& s) {
   const ModelConfig& c = s.config;
   print_line("model", s.folder.string());
-  print_line("kind", fmt::format("{}{}, attention {}: {}", c.plain() ? "" : "kha on ",
-                                 c.experts.base_type(), c.attention,
-                                 attention_declaration(c.attention, "").meaning));
+  print_line("kind",
+             fmt::format("{}{}, attention {}: {}", c.plain() ? "" : "kha on ", c.base_type(),
+                         c.attention, attention_declaration(c.attention, "").meaning));
   print_line("sizes", fmt::format("{} layers, width {}, feed-forward {}, vocabulary {}{}",
                                   c.num_hidden_layers, c.hidden_size, c.intermediate_size,
                                   grouped(c.vocab_size), c.tie_word_embeddings ? " (tied)" : ""));
-  print_line("heads",
-             fmt::format("{} query, {} KV, {} wide{}", c.num_attention_heads, c.num_key_value_heads,
-                         c.head_dim, c.attention_bias ? ", with biases" : ""));
+  print_line("heads", fmt::format("{} query, {} KV, {} wide{}{}", c.num_attention_heads,
+                                  c.num_key_value_heads, c.head_dim,
+                                  c.attention != "gqa" ? ""
+                                  : c.qk_norm          ? ", QK-norm per head"
+                                                       : ", no QK-norm",
+                                  c.attention_bias ? ", with biases" : ""));
   print_line("context",
-             fmt::format("{} tokens, rotary base {:g}, {}", grouped(c.max_position_embeddings),
-                         c.rope_theta, c.rotary_layout));
+             fmt::format("{} tokens, rotary base {:g}, {}{}", grouped(c.max_position_embeddings),
+                         c.rope_theta, c.rotary_layout,
+                         c.rotary_scaling.kind == "default"
+                             ? ""
+                             : fmt::format(", {} scaling by {:g}", c.rotary_scaling.kind,
+                                           c.rotary_scaling.factor)));
   print_line("parameters", fmt::format("{}, of which {} embed", grouped(s.parameters.total),
                                        grouped(s.parameters.embedding)));
   print_experts(s);

@@ -86,7 +86,7 @@ bool all_finite(std::span<const double> values) {
         .cause = before ? "a value is not finite before it is rounded: the training run diverged"
                         : "a value is too large for this type",
         .next = before ? "use an earlier checkpoint"
-                       : "kha export MODEL OUT --to hf --dtype float32 writes a wider one"});
+                       : "choose a wider type, or train in one"});
 }
 
 }  // namespace

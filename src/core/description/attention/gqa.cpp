@@ -33,7 +33,7 @@ std::vector<CacheTensor> cache(const ModelConfig& c) {
 AttentionDeclaration declare_gqa() {
   return {
       .name = "gqa",
-      .meaning = "grouped-query attention (MHA and MQA are its ends), QK-norm per head, RoPE",
+      .meaning = "grouped-query attention (MHA and MQA are its ends), RoPE",
       .places = {{KnockSlot::q, every_kind, "", always("q_proj"), query_rows, false},
                  {KnockSlot::k, every_kind, "", always("k_proj"), key_value_rows, false},
                  {KnockSlot::v, every_kind, "", always("v_proj"), key_value_rows, true}},
