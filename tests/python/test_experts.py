@@ -190,7 +190,7 @@ def test_inspect_says_what_is_active(kha, trained):
 def test_a_resumed_run_is_the_run_bit_for_bit(train, trained, tmp_path):
     whole = trained("sigmoid")
     part = tmp_path / "part"
-    shutil.copytree(whole, part)
+    shutil.copytree(whole, part, symlinks=True)  # `latest` is a link
     train(tmp_path, "--resume", part / "checkpoints" / "step-00000010", run__name="part", **EXPERTS)
     for name in ("model.safetensors", "trainer/optimizer.safetensors"):
         one, other = (run / "checkpoints" / "latest" / name for run in (whole, part))

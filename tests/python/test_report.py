@@ -304,7 +304,7 @@ def test_what_has_no_data_says_why(tmp_path):
     write_run(tmp_path / "old", "baseline", steps=20, whole=False)
     assert report(tmp_path / "old").returncode == 0
     page = (tmp_path / "old/report.html").read_text()
-    assert page.count("Not shown.") == 5
+    assert page.count("Not shown.") == 6
     assert "an older kha wrote them" in page and "nothing to compare with" in page
     assert not (tmp_path / "old/report/similarity.csv").exists()
 

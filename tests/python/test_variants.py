@@ -243,4 +243,4 @@ def test_the_ready_configuration_is_whole(kha, tiny_text, tmp_path):
                  "--set", "data.validation_share=0.3")
     assert result.returncode == 0, result.stderr
     names = re.findall(r"^variant (\w+):", result.stdout, re.M)
-    assert names == ["mha", "gqa", "mqa", "gta", "mla", "gla"] and "left out" not in result.stdout
+    assert names == ["mha", "gqa", "mqa", "gta", "mla", "gla", "talking", "collaborative"] and "left out" not in result.stdout
