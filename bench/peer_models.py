@@ -63,14 +63,14 @@ class Straight(nn.Module):
         super().__init__()
         self.heads, self.kv_heads, self.width = (
             c.num_attention_heads, c.num_key_value_heads, c.head_dim)
-        self.rotated, self.eps = parts["rope_head_dim"], c.rms_norm_eps
+        self.rotated, self.eps = parts.get("rope_head_dim", c.head_dim), c.rms_norm_eps
         self.rotary = Rotary(c.max_position_embeddings, self.rotated,
                              c.rope_parameters["rope_theta"])
         self.o_proj = linear(c.hidden_size, self.heads * self.width)
 
-    def gain(self, width):
+    def gain(self, *shape):
         weight = nn.Module()
-        weight.weight = nn.Parameter(torch.ones(width))
+        weight.weight = nn.Parameter(torch.ones(shape))
         return weight
 
     def forward(self, hidden_states, **_):
@@ -143,6 +143,57 @@ class Latent(Straight):
         return causal(self.queries(x), k, v)
 
 
+def softmax_of_the_seen(logits):
+    """Causal softmax of [B, heads, T, T] in float32."""
+    length = logits.size(-1)
+    later = torch.ones(length, length, dtype=torch.bool).triu(1)
+    return logits.float().masked_fill(later, -torch.inf).softmax(-1).to(logits.dtype)
+
+
+class Talking(Straight):
+    """Grouped queries whose heads are mixed before the mask and behind the softmax."""
+
+    def __init__(self, c, parts):
+        super().__init__(c, parts)
+        self.q_proj = linear(self.heads * self.width, c.hidden_size)
+        self.k_proj, self.v_proj = (linear(self.kv_heads * self.width, c.hidden_size) for _ in "kv")
+        self.q_norm, self.k_norm = self.gain(self.width), self.gain(self.width)
+        self.logit_mix, self.weight_mix = (self.gain(self.heads, self.heads) for _ in range(2))
+
+    def attend(self, x):
+        q, k, v = (project(x).unflatten(2, (-1, self.width))
+                   for project in (self.q_proj, self.k_proj, self.v_proj))
+        q = self.rotary(norm(q, self.q_norm.weight, self.eps))
+        k = self.rotary(norm(k, self.k_norm.weight, self.eps))
+        k, v = (each.repeat_interleave(self.heads // self.kv_heads, 2) for each in (k, v))
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        logits = torch.einsum("ah,bhqk->baqk", self.logit_mix.weight, q @ k.mT * self.width ** -0.5)
+        weights = torch.einsum("ah,bhqk->baqk", self.weight_mix.weight, softmax_of_the_seen(logits))
+        return (weights @ v).transpose(1, 2)
+
+
+class Collaborative(Straight):
+    """Heads weigh the channels of queries and keys that all share, which turn in blocks of D."""
+
+    def __init__(self, c, parts):
+        super().__init__(c, parts)
+        shared = parts["shared_key_width"]
+        self.q_proj, self.k_proj = (linear(shared, c.hidden_size) for _ in "qk")
+        self.v_proj = linear(self.heads * self.width, c.hidden_size)
+        self.mixing = self.gain(self.heads, shared)
+
+    def turn(self, x):
+        """x [B, T, heads, shared]"""
+        blocks = x.unflatten(3, (-1, self.width))
+        return self.rotary(blocks.flatten(2, 3)).view(blocks.shape).flatten(3)
+
+    def attend(self, x):
+        q = self.turn(self.q_proj(x)[:, :, None] * self.mixing.weight).transpose(1, 2)
+        k = self.turn(self.k_proj(x)[:, :, None]).transpose(1, 2)
+        v = self.v_proj(x).unflatten(2, (self.heads, self.width)).transpose(1, 2)
+        return (softmax_of_the_seen(q @ k.mT * self.width ** -0.5) @ v).transpose(1, 2)
+
+
 def deepseek(c, parts):
     """transformers' own MLA, with a rotary table of its width."""
     from transformers.models.deepseek_v3.configuration_deepseek_v3 import DeepseekV3Config
@@ -169,7 +220,8 @@ def deepseek(c, parts):
     return Mla()
 
 
-STRAIGHT = {"gta": Gta, "mla": Latent, "gla": Latent}
+STRAIGHT = {"gta": Gta, "mla": Latent, "gla": Latent, "talking": Talking,
+            "collaborative": Collaborative}
 
 
 def load(folder, peer, dtype, experts=None):

@@ -155,8 +155,9 @@ def mlp_variants(case):
 
 
 def of_system(case, attention, **parts):
-    """The same step with another attention. Latent ones have keys and values for every head."""
-    kv_heads = case.heads if attention in ("mla", "gla") else case.kv_heads
+    """The same step with another attention. Latent and collaborative ones have values for every head."""
+    every = attention in ("mla", "gla", "collaborative")
+    kv_heads = case.heads if every else case.kv_heads
     latent = parts.get("query_latent")
     extra = "" if latent is None else ", query latent" if latent else ", no query latent"
     return replace(case, name=f"{attention}{extra}, {case.name}", attention=attention,
@@ -171,7 +172,9 @@ def system_cases(case):
             of_system(case, "mla", **latent, query_latent=8 * d),
             of_system(case, "mla", **latent, query_latent=0),
             of_system(case, "gla", rope_head_dim=half, kv_latent=2 * d, latent_heads=2,
-                      query_latent=8 * d)]
+                      query_latent=8 * d),
+            of_system(case, "talking"),
+            of_system(case, "collaborative", shared_key_width=case.heads * d // 2)]
 
 
 # The systems' step: as deep and wide as fits a minute, heads of the step's targets.

@@ -170,7 +170,8 @@ def measure_peer(case, threads, rounds, progress, kept=True):
 # Whose attention stands beside each of ours. transformers' MLA attends unfused where values are
 # narrower than keys.
 SYSTEM_PEERS = {"gqa": {PEER: "qwen3"}, "gta": {"torch": "straight"}, "gla": {"torch": "straight"},
-                "mla": {"torch": "straight", PEER: "deepseek"}}
+                "mla": {"torch": "straight", PEER: "deepseek"}, "talking": {"torch": "straight"},
+                "collaborative": {"torch": "straight"}}
 
 
 def measure_system(case, threads, rounds, progress):
