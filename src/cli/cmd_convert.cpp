@@ -186,7 +186,7 @@ std::function<int()> add(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_option("--limit", options->limit,
                  "largest difference of logits that passes where the conversion is exact")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Number);
   app.add_flag("--no-verify", options->no_verify, "do not compare the two models");
   add_json_option(app, options->json);
   return [options] { return run(*options); };

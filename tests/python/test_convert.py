@@ -85,6 +85,12 @@ def test_json_has_what_is_printed(kha, pooled, tiny_text, tmp_path):
     assert figures["after"]["cache_elements"] == 2 * figures["before"]["cache_elements"]
 
 
+def test_a_limit_that_is_no_number_writes_nothing(kha, pooled, tmp_path):
+    result = kha("convert", pooled[0], tmp_path / "mha", "--kv-heads", 4, "--limit", "banana")
+    assert result.returncode == 2 and "--limit" in result.stderr and "banana" in result.stderr
+    assert not (tmp_path / "mha").exists()
+
+
 def test_a_difference_above_the_limit_is_exit_code_1(kha, pooled, tmp_path):
     result = kha("convert", pooled[0], tmp_path / "mha", "--kv-heads", 4, "--limit", "-1")
     assert result.returncode in (1, 2) and "THE CONVERTED MODEL IS NOT VERIFIED" in result.stderr
