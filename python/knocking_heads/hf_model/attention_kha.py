@@ -1,4 +1,4 @@
-"""The attention systems of a kha model, a class each.
+"""What the attention systems of a kha model share, and grouped-query attention.
 
 A layer's cache is the pair that transformers keeps, keys and values [B, heads, T, width]; what a
 system puts there is its own (the paper's compressed state, not what is formed from it).
@@ -6,10 +6,9 @@ system puts there is its own (the paper's compressed state, not what is formed f
 
 import torch
 from torch import nn
-
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .layers_kha import KhaMatrix, KhaRMSNorm, add_map, knocked, rotate, wide
+from .layers_kha import KhaRMSNorm, add_map, knocked, rotate, wide
 
 
 def weights_of(scores, mask, scaling):
@@ -56,11 +55,17 @@ def attention_function(config):
     return ALL_ATTENTION_FUNCTIONS[name]
 
 
+def of_one_width(query, key, value):
+    """Fast attention wants keys and values of one width: channels of zeros change no sum."""
+    widest = max(key.shape[-1], value.shape[-1])
+    return [nn.functional.pad(each, (0, widest - each.shape[-1])) for each in (query, key, value)]
+
+
 class KhaAttention(nn.Module):
     """What all systems share. One of them says in ``project`` what a position's query is and what
     is kept of it, in ``form`` what keys and values are made of what is kept."""
 
-    needs_scores = False  # none of transformers' attention functions computes it
+    needs_scores = False  # true: none of transformers' attention functions computes it
 
     def __init__(self, config, layer_idx):
         super().__init__()
@@ -99,11 +104,14 @@ class KhaAttention(nn.Module):
         return key, value
 
     def attend(self, query, key, value, mask, **kwargs):
-        kwargs.pop("use_cache", None)
-        return attention_function(self.config)(
-            self, query, key, value, mask, scaling=self.scaling,
-            dropout=self.attention_dropout if self.training else 0.0, **kwargs,
-        )  # fmt: skip
+        width, function = value.shape[-1], attention_function(self.config)
+        if function is not eager_attention:
+            query, key, value = of_one_width(query, key, value)
+        dropout = self.attention_dropout if self.training else 0.0
+        made, weights = function(
+            self, query, key, value, mask, dropout=dropout, scaling=self.scaling, **kwargs
+        )
+        return made[..., :width], weights
 
     def gathered(self, heads):
         return heads.reshape(*heads.shape[:2], -1)
@@ -133,5 +141,3 @@ class KhaGroupedQueryAttention(KhaAttention):
         turned = [self.turned(each, position_embeddings) for each in (query, key)]
         return turned[0], (turned[1], value)
 
-
-ATTENTION = {"gqa": KhaGroupedQueryAttention}

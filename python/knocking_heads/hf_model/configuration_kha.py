@@ -10,8 +10,18 @@ import copy
 from transformers import PretrainedConfig
 from transformers import __version__ as transformers_version
 
-KINDS = ("none", "linear", "mlp", "gate")
-SYSTEMS = ("gqa", "gta", "gta_value", "gta_apart", "mla", "gla", "talking", "collaborative")
+# Of each attention system the kinds of map that are legal on q, k and v, besides none.
+EVERY, LINEAR, NONE = ("linear", "mlp", "gate"), ("linear",), ()
+LEGAL = {
+    "gqa": {"q": EVERY, "k": EVERY, "v": EVERY},
+    "gta": {"q": EVERY, "k": NONE, "v": EVERY},
+    "gta_value": {"q": LINEAR, "k": NONE, "v": LINEAR},
+    "gta_apart": {"q": LINEAR, "k": LINEAR, "v": LINEAR},
+    "mla": {"q": LINEAR, "k": LINEAR, "v": LINEAR},
+    "gla": {"q": LINEAR, "k": LINEAR, "v": LINEAR},
+    "talking": {"q": EVERY, "k": EVERY, "v": EVERY},
+    "collaborative": {"q": NONE, "k": NONE, "v": EVERY},
+}
 # Below these the maps stand behind a projection without a norm.
 WITHOUT_QK_NORM = ("llama", "mistral", "qwen2")
 AUTO_MAP = {
@@ -87,16 +97,16 @@ class KhaConfig(PretrainedConfig):
                 f"this model was written by a newer kha: version {self.kha['version']}, expected 1;"
                 " take the model file of that version"
             )
-        if self.attention_system not in SYSTEMS:
-            raise ValueError(
-                f"unknown attention {self.attention_system!r}; known: {', '.join(SYSTEMS)}"
-            )
+        system = self.attention_system
+        if system not in LEGAL:
+            raise ValueError(f"unknown attention {system!r}; known: {', '.join(LEGAL)}")
         for layer in range(self.num_hidden_layers):
-            for slot in "qkv":
-                if self.knock(layer, slot) not in KINDS:
+            for slot, kinds in LEGAL[system].items():
+                kind = self.knock(layer, slot)
+                if kind not in ("none", *kinds):
                     raise ValueError(
-                        f"unknown map {self.knock(layer, slot)!r} on {slot} of layer {layer}; "
-                        f"known: {', '.join(KINDS)}"
+                        f"a map {kind!r} may not stand on {slot} of {system} (layer {layer}); "
+                        f"legal: {', '.join(('none', *kinds))}"
                     )
         if self.hidden_act != "silu":
             raise ValueError(f"hidden_act {self.hidden_act!r}: only 'silu' is computed")
@@ -162,8 +172,8 @@ class KhaConfig(PretrainedConfig):
     @property
     def base_model_tp_plan(self):
         """Heads over devices. Maps and norms act inside a head, so every device has them whole."""
-        if self.attention_system in ("talking", "collaborative"):
-            return None  # these mix heads
+        if self.attention_system in ("gla", "talking", "collaborative"):
+            return None  # their heads are not apart
         shared = {}
         if int(transformers_version.split(".")[0]) >= 5:
             parts = ("q_norm", "k_norm", "q_rope_norm", "knock_*", "knock_*.*")

@@ -11,7 +11,6 @@ import inspect
 
 import torch
 from torch import nn
-
 from transformers import __version__ as transformers_version
 from transformers.cache_utils import DynamicCache
 from transformers.generation import GenerationMixin
@@ -21,10 +20,24 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from .attention_kha import ATTENTION, KhaAttention
+from .attention_kha import KhaGroupedQueryAttention
 from .configuration_kha import KhaConfig
 from .experts_kha import KhaMixture, KhaRouter
+from .latent_attention_kha import KhaLatentAttention
 from .layers_kha import KhaFeedForward, KhaMatrix, KhaRMSNorm, KhaRotary
+from .mixing_attention_kha import KhaCollaborativeAttention, KhaTalkingHeads
+from .tied_attention_kha import KhaTiedAttention
+
+ATTENTION = {
+    "gqa": KhaGroupedQueryAttention,
+    "gta": KhaTiedAttention,
+    "gta_value": KhaTiedAttention,
+    "gta_apart": KhaTiedAttention,
+    "mla": KhaLatentAttention,
+    "gla": KhaLatentAttention,
+    "talking": KhaTalkingHeads,
+    "collaborative": KhaCollaborativeAttention,
+}
 
 # transformers has renamed these between its versions.
 CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
@@ -266,4 +279,4 @@ class KhaForCausalLM(KhaPreTrainedModel, GenerationMixin):
         )
 
 
-__all__ = ["KhaAttention", "KhaForCausalLM", "KhaModel", "KhaPreTrainedModel"]
+__all__ = ["KhaForCausalLM", "KhaModel", "KhaPreTrainedModel"]
