@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .layers_kha import KhaRMSNorm, add_map, knocked, rotate, wide
+from .layers_kha import KhaRMSNorm, add_map, knocked, wide
+from .rotary_kha import rotate
 
 
 def weights_of(scores, mask, scaling):

@@ -126,7 +126,7 @@ class KhaConfig(PretrainedConfig):
 
     @property
     def qk_norm(self):
-        return self.base not in WITHOUT_QK_NORM
+        return self.base not in WITHOUT_QK_NORM and getattr(self, "use_qk_norm", True)
 
     @property
     def projection_bias(self):
@@ -135,7 +135,7 @@ class KhaConfig(PretrainedConfig):
 
     @property
     def output_bias(self):
-        return self.attention_bias and self.base != "qwen2"
+        return self.attention_bias and self.kha.get("output_bias", self.base != "qwen2")
 
     @property
     def interleaved(self):
@@ -167,6 +167,8 @@ class KhaConfig(PretrainedConfig):
             "sigmoid": bool(sigmoid),
             "normalise": getattr(self, "norm_topk_prob", bool(sigmoid)),
             "scaling": getattr(self, "routed_scaling_factor", None) or 1.0,
+            "groups": getattr(self, "n_group", None) or 1,
+            "open_groups": getattr(self, "topk_group", None) or 1,
         }
 
     @property

@@ -12,8 +12,9 @@ class KhaRouter(nn.Module):
     """Which experts a token passes, and with which weights.
 
     Scores are sigmoid(z) or softmax(z) in float32. Chosen are the largest of score + bias (sigmoid
-    alone has a bias, which balancing moves); weights are the scores of the chosen, divided by their
-    sum where they are normalised, times the scaling.
+    alone has a bias, which balancing moves), within the token's best groups where experts stand in
+    groups; weights are the scores of the chosen, divided by their sum where they are normalised,
+    times the scaling.
     """
 
     def __init__(self, width, experts):
@@ -34,13 +35,29 @@ class KhaRouter(nn.Module):
             seen = seen.sigmoid() + self.e_score_correction_bias
         else:
             scores = logits.softmax(-1)
-        # Of equal values the lower number, on every device.
-        order = torch.sort(seen, dim=-1, descending=True, stable=True).indices
-        chosen = order[:, : self.experts["active"]].contiguous()
+        if self.experts["groups"] > 1:
+            seen = self.within_groups(seen)
+        chosen = largest_columns(seen, self.experts["active"])
         weights = scores.gather(1, chosen)
         if self.experts["normalise"]:
             weights = weights / (weights.sum(-1, keepdim=True) + SMALLEST_SUM)
         return chosen, weights * self.experts["scaling"]
+
+
+    def within_groups(self, scores):
+        """-inf outside a token's best groups: those of the largest score, or (sigmoid) of the
+        largest sum of two (arXiv 2412.19437, section 2.1.2)."""
+        grouped = scores.unflatten(1, (self.experts["groups"], -1))
+        best = grouped.topk(2, dim=2).values.sum(2) if self.experts["sigmoid"] else grouped.amax(2)
+        closed = torch.ones_like(best, dtype=torch.bool)
+        closed = closed.scatter(1, largest_columns(best, self.experts["open_groups"]), False)
+        return grouped.masked_fill(closed.unsqueeze(2), -torch.inf).flatten(1)
+
+
+def largest_columns(values, count):
+    """Of each row the columns of its largest values; of equal ones the lower, on every device."""
+    order = torch.sort(values, dim=-1, descending=True, stable=True).indices
+    return order[:, :count].contiguous()
 
 
 class KhaExperts(nn.ModuleList):

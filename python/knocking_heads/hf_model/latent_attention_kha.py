@@ -9,6 +9,7 @@ import torch
 
 from .attention_kha import KhaAttention
 from .layers_kha import KhaRMSNorm, add_map, knocked, wide
+from .rotary_kha import logit_scale
 
 
 class KhaLatentNorm(KhaRMSNorm):
@@ -31,6 +32,7 @@ class KhaLatentAttention(KhaAttention):
         self.latent_heads = sizes.get("latent_heads", 1)
         self.latent_width = sizes["kv_latent"]
         self.scaling = (self.head_dim + self.turned_width) ** -0.5
+        self.scaling *= logit_scale(config.rope_parameters)
         self._build_queries(config, sizes.get("query_latent", 0))
         latents = self.latent_heads * self.latent_width
         self.kv_a_proj_with_mqa = self.linear(width, latents + self.turned_width, bias)

@@ -1,9 +1,7 @@
-"""The parts of a kha model below attention: norm, rotary embedding, maps, feed-forward.
+"""The parts of a kha model below attention: norm, maps, feed-forward.
 
 Shapes: B sequences, T positions, d the model's width; heads are [B, T, heads, D].
 """
-
-import math
 
 import torch
 from torch import nn
@@ -136,93 +134,3 @@ def add_map(module, config, layer, slot, width):
 def knocked(module, slot, x):
     found = getattr(module, f"knock_{slot}", None)
     return x if found is None else found(x)
-
-
-def frequency_multipliers(rope, width):
-    """What a kind of rotary scaling makes of each frequency, float64; None: nothing."""
-    kind, theta, factor = rope["rope_type"], rope["rope_theta"], rope.get("factor", 1.0)
-    if kind == "default":
-        return None
-    if kind == "linear":
-        return [1 / factor] * (width // 2)
-    if kind == "llama3":
-        return [llama3_multiplier(rope, theta ** (2 * i / width)) for i in range(width // 2)]
-    if kind == "yarn":
-        first, last = yarn_channels(rope, width)
-        shares = [min(max((i - first) / (last - first), 0.0), 1.0) for i in range(width // 2)]
-        return [share / factor + (1 - share) for share in shares]
-    raise ValueError(
-        f"rotary scaling {kind!r} is not computed; known: default, linear, llama3, yarn"
-    )
-
-
-def llama3_multiplier(rope, turns):
-    original, factor = rope["original_max_position_embeddings"], rope["factor"]
-    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-    length = 2 * math.pi * turns
-    if length < original / high:
-        return 1.0
-    if length > original / low:
-        return 1 / factor
-    kept = (original / length - low) / (high - low)
-    return (1 - kept) / factor + kept
-
-
-def yarn_channels(rope, width):
-    """Frequencies up to the first of these channels are kept, those behind the last stretched."""
-    def channel(rotations):
-        original = rope["original_max_position_embeddings"]
-        share = math.log(original / (rotations * 2 * math.pi)) / math.log(rope["rope_theta"])
-        return width * share / 2
-
-    first, last = channel(rope.get("beta_fast") or 32), channel(rope.get("beta_slow") or 1)
-    if rope.get("truncate", True):
-        first, last = math.floor(first), math.ceil(last)
-    first, last = max(first, 0), min(last, width - 1)
-    return first, last + (1e-3 if first == last else 0)
-
-
-def rotary_amplitude(rope):
-    """What cos and sin are multiplied by."""
-    if rope["rope_type"] != "yarn":
-        return 1.0
-    if rope.get("attention_factor"):
-        return rope["attention_factor"]
-    return 1.0 if rope["factor"] <= 1 else 0.1 * math.log(rope["factor"]) + 1
-
-
-class KhaRotary(nn.Module):
-    """cos and sin of every position and channel. It holds no buffer: a cast would round it."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.theta = config.rope_parameters["rope_theta"]
-        self.width = config.rotary_width
-        self.interleaved = config.interleaved
-        self.multipliers = frequency_multipliers(config.rope_parameters, self.width)
-        self.amplitude = rotary_amplitude(config.rope_parameters)
-
-    def forward(self, x, position_ids):
-        """Of x its type and device; positions [B or 1, T] -> two of [B or 1, T, width]."""
-        options = {"dtype": wide(x.dtype), "device": x.device}
-        frequencies = 1.0 / self.theta ** (torch.arange(0, self.width, 2, **options) / self.width)
-        if self.multipliers is not None:
-            frequencies = frequencies * torch.tensor(self.multipliers, **options)
-        with torch.autocast(device_type=x.device.type, enabled=False):
-            angles = position_ids[..., None].to(frequencies.dtype) * frequencies
-        if self.interleaved:
-            angles = angles.repeat_interleave(2, dim=-1)
-        else:
-            angles = torch.cat((angles, angles), dim=-1)
-        return [(each * self.amplitude).to(x.dtype) for each in (angles.cos(), angles.sin())]
-
-
-def rotate(x, position_embeddings, interleaved):
-    """Turns all channels of heads [B, T, heads, width]: i with i + width/2, or 2i with 2i + 1."""
-    cos, sin = (each.unsqueeze(2) for each in position_embeddings)
-    if interleaved:
-        partners = torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
-    else:
-        first, second = x.chunk(2, dim=-1)
-        partners = torch.cat((-second, first), dim=-1)
-    return x * cos + partners * sin

@@ -24,8 +24,9 @@ from .attention_kha import KhaGroupedQueryAttention
 from .configuration_kha import KhaConfig
 from .experts_kha import KhaMixture, KhaRouter
 from .latent_attention_kha import KhaLatentAttention
-from .layers_kha import KhaFeedForward, KhaMatrix, KhaRMSNorm, KhaRotary
+from .layers_kha import KhaFeedForward, KhaMatrix, KhaRMSNorm
 from .mixing_attention_kha import KhaCollaborativeAttention, KhaTalkingHeads
+from .rotary_kha import KhaRotary
 from .tied_attention_kha import KhaTiedAttention
 
 ATTENTION = {
@@ -103,7 +104,13 @@ class KhaPreTrainedModel(PreTrainedModel):
     _supports_flash_attn_2 = True
     _supports_flex_attn = True
     _supports_attention_backend = True
-    _keep_in_fp32_modules_strict = ["e_score_correction_bias"]
+
+    def __init__(self, config, *inputs, **kwargs):
+        # Narrower they would choose other experts. Not of a model without them: older versions of
+        # transformers refuse a name that no module has.
+        if config.experts is not None and config.experts["sigmoid"]:
+            self._keep_in_fp32_modules_strict = ["e_score_correction_bias"]
+        super().__init__(config, *inputs, **kwargs)
 
     def _init_weights(self, module):
         deviation = self.config.initializer_range
@@ -180,14 +187,14 @@ class KhaModel(KhaPreTrainedModel):
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
         mask = self._mask(embeds, attention_mask, cache, position_ids)
+        seen = cache.get_seq_length() if cache is not None else 0
         if position_ids is None:
-            seen = cache.get_seq_length() if cache is not None else 0
             position_ids = text_positions(attention_mask, embeds, seen)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if output_attentions is None:
             output_attentions = self.config.output_attentions
-        places = self.rotary_emb(embeds, position_ids)
+        places = self.rotary_emb(embeds, position_ids, seen)
         hidden, states, weights = embeds, [], []
         for layer in self.layers:
             states.append(hidden)
