@@ -178,8 +178,14 @@ def saved_state(folder):
     state = whole_state(model)
     if dist.get_rank() == 0:
         torch.save(state, Path(folder) / "whole.pt")
-    return {"tensors": len(state), "next loss": example.train_step(model, own,
-                                                                  ROWS[1, own_rows()])[0]}
+    return {"tensors": len(state), "next losses": next_losses(model, own)}
+
+
+def next_losses(model, own):
+    """Of two more steps: the second has seen what the optimiser's moments do. All rows over fewer
+    or more processes are the same batch, cut in another way."""
+    mine = [rows.tensor_split(dist.get_world_size())[dist.get_rank()] for rows in ROWS[1:3]]
+    return [example.train_step(model, own, rows)[0] for rows in mine]
 
 
 def gathered(value):
@@ -195,10 +201,8 @@ def read_again(folder):
     step = example.load_state(folder, model, own)
     state, wanted = whole_state(model), torch.load(Path(folder) / "whole.pt")
     same = {name: torch.equal(state[name], wanted[name]) for name in wanted}
-    # All rows over fewer or more processes: the same batch, cut in another way.
-    rows = ROWS[1].tensor_split(dist.get_world_size())[dist.get_rank()]
     return {"step": step, "same": same, "missing": sorted(set(wanted) ^ set(state)),
-            "next loss": example.train_step(model, own, rows)[0]}
+            "next losses": next_losses(model, own)}
 
 
 def main():

@@ -75,7 +75,7 @@ def test_state_is_read_by_another_number_of_processes(two, state, tmp_path, proc
     read = json.loads(results.read_text())
     assert read["step"] == 1 and read["missing"] == [] and len(read["same"]) == two["saved"]["tensors"]
     assert all(read["same"].values())
-    assert read["next loss"] == pytest.approx(two["saved"]["next loss"], rel=1e-9)
+    assert read["next losses"] == pytest.approx(two["saved"]["next losses"], rel=1e-9)
 
 
 @pytest.fixture(scope="module")
