@@ -3,11 +3,12 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .errors import fail
 from .modules import KnockingHeads
 from .settings import TENSORS
+from .shards import identity_part
 
 DECAYS = ["paper", "none", "to_identity"]
 # Key of a group: the decay towards the identity, which torch's optimisers do not know.
@@ -87,21 +88,5 @@ def _decay_to_identity(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any)
         if decay:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    local, target = _local(parameter)
+                    local, target = identity_part(parameter)
                     local.lerp_(target, float(group["lr"]) * decay)
-
-
-def _local(parameter: Tensor) -> tuple[Tensor, Tensor]:
-    """The part of the matrix that lies on this rank, and that part of the identity."""
-    first, count, whole = 0, parameter.shape[0], parameter
-    if hasattr(parameter, "to_local"):
-        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-
-        shape, offset = compute_local_shape_and_global_offset(
-            parameter.shape, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
-        if shape[1] != parameter.shape[1]:
-            fail("a map is sharded by columns, where its decay to the identity does not reach",
-                 expected="sharding by rows, as fully_shard does", found=str(list(shape)))
-        first, count, whole = offset[0], shape[0], parameter.to_local()
-    identity = torch.eye(parameter.shape[1], dtype=whole.dtype, device=whole.device)
-    return whole, identity[first:first + count]

@@ -188,6 +188,28 @@ def next_losses(model, own):
     return [example.train_step(model, own, rows)[0] for rows in mine]
 
 
+def plain_model():
+    import transformers
+
+    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+        vocab_size=VOCABULARY, hidden_size=36, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=10))
+
+
+def started_after_sharding():
+    """A model made on "meta", sharded, and only then filled: every map is the identity."""
+    with torch.device("meta"):
+        model = plain_model()
+        kh.insert(model, "kha-mlp-qkv")
+    example.shard(model, "meta").to_empty(device="cpu")
+    for module in model.modules():
+        if isinstance(module, kh.KnockingHeads):
+            module.reset_parameters()
+    return {name: bool(torch.equal(value, torch.zeros_like(value) if "gate" in name
+                                   else torch.eye(*value.shape)))
+            for name, value in whole_state(model).items() if "knock" in name}
+
+
 def gathered(value):
     every = [None] * dist.get_world_size()
     dist.all_gather_object(every, value)
@@ -215,6 +237,7 @@ def main():
         results = {"sharded": sharded_losses(), "replicated": replicated_losses(),
                    "kept": kept_weights(), "poisoned": poisoned_rank(),
                    "experts": disjoint_experts(), "slices": first_batches(),
+                   "started": started_after_sharding(),
                    "saved": saved_state(folder)}
     else:
         results = read_again(folder)

@@ -62,6 +62,10 @@ def test_disjoint_experts_do_not_wait_for_each_other(two):
     assert two["experts"]["seconds"] < 60
 
 
+def test_maps_filled_after_sharding_are_the_identity(two):
+    assert len(two["started"]) == 2 * 9 and all(two["started"].values()), two["started"]
+
+
 def test_slices_follow_the_global_rank(two):
     first, second = two["slices"]["first ids"]
     assert not set(first) & set(second)
