@@ -21,6 +21,11 @@ def choose_plan(tokens: int, model_width: int) -> str:
     return "weight_space" if tokens > model_width else "activation_space"
 
 
+def _exporting() -> bool:
+    # The flag itself: dynamo takes torch.compiler.is_exporting() for true when it compiles, too.
+    return bool(getattr(torch.compiler, "_is_exporting_flag", False))
+
+
 class KnockedProjection(nn.Linear):
     """``y = map(x W^T + b)``, head by head. Made from a Linear in place by `attach`, never built."""
 
@@ -40,7 +45,7 @@ class KnockedProjection(nn.Linear):
         """Only training gains by it. An exported program serves every length, so it has one plan."""
         if self.plan != "auto":
             return self.plan == "weight_space"
-        if not self.training or torch.compiler.is_exporting():
+        if not self.training or _exporting():
             return False
         return choose_plan(x.numel() // self.in_features, self.in_features) == "weight_space"
 
