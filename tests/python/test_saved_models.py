@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 import knocking_heads as kh
+from knocking_heads.saving import MODEL_FILES
 
 SETTINGS = {"qwen3": "kha-mlp-qkv", "qwen3_moe": "kha-mlp", "llama": "kha-linear",
             "mistral": "kha-gate-v", "qwen2": "kha-linear"}
@@ -53,6 +54,21 @@ def test_kha_opens_what_transformers_saved(kha, tmp_path, saved, family):
     assert largest(exact, theirs_exact) <= rounding + 1e-5
     assert largest(mine, theirs) <= 2 * rounding + 1e-5
     assert exact.std() > 0.1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_auto_classes_open_it_with_its_model_file(saved, family):
+    if not MODEL_FILES.exists():
+        pytest.skip("the package has no model file for transformers here")
+    model, folder = saved(family)
+    assert {file.name for file in MODEL_FILES.glob("*_kha.py")} <= {
+        file.name for file in folder.iterdir()}
+    opened, loading = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True,
+                                                           output_loading_info=True)
+    assert type(opened).__name__ == "KhaForCausalLM"
+    assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert largest(logits(opened.eval()), logits(model)) < 1e-4
+    assert torch.equal(opened.get_parameter("lm_head.weight"), model.lm_head.weight)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
