@@ -1,0 +1,3 @@
+// The functions of toml++, from its headers: every other file includes declarations only.
+#define TOML_IMPLEMENTATION
+#include <toml++/toml.h>
