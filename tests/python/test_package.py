@@ -38,3 +38,19 @@ def test_the_installed_library_loads():
     done = import_with(os.environ["KHA_OPS_LIBRARY"])
     assert done.returncode == 0, done.stderr
     assert "kha" in done.stdout
+
+
+def test_import_loads_no_other_package():
+    """What torch has not loaded already is loaded where it is used: import stays cheap."""
+    code = (
+        "import sys, torch; before = set(sys.modules); import knocking_heads; "
+        "new = {name.split('.')[0] for name in set(sys.modules) - before}; "
+        "print(sorted(new - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "['knocking_heads']\n", done.stderr
