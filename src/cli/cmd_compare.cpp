@@ -42,9 +42,10 @@ RunConfig read_comparison(RunArguments arguments) {
 int run(const RunArguments& arguments) {
   const RunConfig config = read_comparison(arguments);
   if (arguments.print_config) {
-    fmt::print("{}", to_toml(config));
+    print_config(config);
     return 0;
   }
+  print_chosen(config, "");
   if (arguments.dry_run) {
     for (const auto& line : describe_variants(config)) fmt::print("{}\n", line);
     print_plan(variants_of(config).front().config);

@@ -44,9 +44,10 @@ int64_t profile_steps(const Arguments& arguments) {
 int run(const Arguments& arguments) {
   const RunConfig config = read_run(arguments.run);
   if (arguments.run.print_config) {
-    fmt::print("{}", to_toml(config));
+    print_config(config);
     return 0;
   }
+  print_chosen(config, "");
   if (arguments.run.dry_run) {
     print_plan(config);
     return 0;

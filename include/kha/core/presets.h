@@ -1,4 +1,4 @@
-// Models and recipes by name, as `--set` words: `kha plan NAME`, `kha train NAME --recipe NAME`.
+// Models and recipes by name, as `--set` words: `model.preset`, `train.recipe`.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,24 @@ struct ModelPreset {
 const std::vector<ModelPreset>& model_presets();
 // Null where there is none of that name.
 const ModelPreset* find_model_preset(const std::string& name);
+// Fails with the nearest name; `where` names the place in the message.
+const ModelPreset& model_preset(const std::string& name, const std::string& where);
 
 struct RecipePreset {
   std::string name;
   std::string meaning;
   std::vector<std::string> sets;
   double tokens = 0;
+  int64_t context = 0;
+  double lr = 0;
+  // The paper trains several models by it; this one's arithmetic stands for them where the recipe
+  // is scaled (scaled_recipe.h).
+  std::string model = {};
 };
 
 // The paper's training recipes, batches of 512 sequences.
 const std::vector<RecipePreset>& recipe_presets();
 // Fails with the nearest name for a recipe that does not exist.
-const RecipePreset& recipe_preset(const std::string& name);
+const RecipePreset& recipe_preset(const std::string& name, const std::string& where = "--recipe");
 
 }  // namespace kha

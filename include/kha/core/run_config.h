@@ -68,10 +68,20 @@ struct TrainOptions {
   int64_t eval_every = 200;
   int64_t eval_tokens = 65536;  // validation tokens an evaluation reads; 0: all
   int64_t save_every = 500;
-  int64_t keep_last = 2;       // checkpoints kept; the newest good one always is
-  int64_t keep_every = 0;      // and every checkpoint at a multiple of this many steps
-  double z_loss = 0;           // weight of the squared log of the output's sum of exponentials
-  std::string spike = "note";  // what a loss spike does: note | skip | back
+  int64_t keep_last = 2;        // checkpoints kept; the newest good one always is
+  int64_t keep_every = 0;       // and every checkpoint at a multiple of this many steps
+  double z_loss = 0;            // weight of the squared log of the output's sum of exponentials
+  std::string spike = "note";   // what a loss spike does: note | skip | back
+  std::string recipe = {};      // a recipe's name; keys given beside it win
+  std::string scale_from = {};  // a recipe whose batch and rate are scaled to the budget `tokens`
+  double tokens = 0;            // of the whole run, for scale_from
+};
+
+// What evaluations and checkpoints add to metrics.jsonl beside the few keys that are always there.
+struct MetricsOptions {
+  bool attention = false;  // largest logit and entropy of the heads, sizes of queries, keys, values
+  bool experts = false;    // of each layer's router: logits, scores, biases, evenness of the load
+  bool maps = false;       // mean diagonal and off-diagonal share of each map
 };
 
 struct GroupOptions {
@@ -97,6 +107,7 @@ struct ExpertOptions {
   double balance_rate = 1e-3;   // u
   double balance_loss = 0;      // weight of the auxiliary loss
   double router_z_loss = 0;     // weight of the squared log of the router's sum of exponentials
+  double balance_until = 1;     // share of the steps behind which the bias stays as it is
 };
 
 struct ScheduleOptions {
@@ -107,8 +118,9 @@ struct ScheduleOptions {
 };
 
 struct InitOptions {
-  std::string from;        // a step folder whose weights start this run
-  bool optimizer = false;  // and its optimiser state, by parameter name
+  std::string from;           // a step folder whose weights start this run
+  bool optimizer = false;     // and its optimiser state, by parameter name
+  bool depth_scaled = false;  // o_proj and down_proj begin smaller, by 1 / sqrt(2 L)
 };
 
 struct CompareOptions {
@@ -130,7 +142,10 @@ struct RunConfig {
   ScheduleOptions schedule;
   InitOptions init;
   CompareOptions compare;
-  std::set<std::string> given;  // keys that the file or --set named
+  MetricsOptions metrics;
+  std::string model_preset;         // the named model that [model] began from
+  std::set<std::string> given;      // keys that the file or --set named
+  std::vector<std::string> chosen;  // what names and rules settled, in words
 
   std::filesystem::path run_folder() const;
   int64_t tokens_per_step() const { return train.context * train.batch * train.accumulate; }

@@ -1,6 +1,7 @@
 #include "core/config/model_fields.h"
 
 #include "kha/core/attention_system.h"
+#include "kha/core/presets.h"
 
 namespace kha {
 namespace {
@@ -15,6 +16,10 @@ void add_model_fields(std::vector<Field>& f, RunConfig& c) {
   const double most = 1 << 24;
   std::vector<std::string> systems;
   for (const auto& system : attention_declarations()) systems.push_back(system.name);
+  std::vector<std::string> names{""};
+  for (const auto& preset : model_presets()) names.push_back(preset.name);
+  f.push_back({"model.preset", &c.model_preset, free,
+               "a named model's sizes below the keys given here (kha plan --list)", names});
   f.push_back({"model.attention", &m.attention, refused, "attention system", systems});
   f.push_back({"model.hidden_size", &m.hidden_size, refused, "model width d", {}, 1, most});
   f.push_back({"model.intermediate_size",
@@ -118,6 +123,13 @@ void add_mixture_fields(std::vector<Field>& f, RunConfig& c) {
 
 void add_expert_fields(std::vector<Field>& f, RunConfig& c) {
   ExpertOptions& e = c.experts;
+  f.push_back({"experts.balance_until",
+               &e.balance_until,
+               noted,
+               "share of the steps behind which the bias stays as it is",
+               {},
+               0,
+               1});
   f.push_back({"experts.balance",
                &e.balance,
                noted,

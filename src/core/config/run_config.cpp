@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "core/config/apply_set.h"
 #include "core/config/field_text.h"
+#include "core/config/named_settings.h"
 #include "core/config/open_tables.h"
 #include "kha/core/error.h"
 #include "kha/core/nearest_name.h"
@@ -136,10 +138,22 @@ void check_group_decay(const RunConfig& config, const std::string& where) {
   }
 }
 
+using Values = std::vector<std::pair<std::string, const toml::node*>>;
+
+// Below everything that stands beside them.
+void apply_names(RunConfig& config, const Values& values, const std::string& where) {
+  for (const auto& [key, node] : values) {
+    const auto name = node->value_exact<std::string>();
+    if (!name || !is_name_of_settings(key)) continue;
+    apply_named_settings(config, key, *name, at_line(where, node->source()) + ", " + key);
+  }
+}
+
 void apply_table(RunConfig& config, const toml::table& table, const std::string& where) {
   const std::vector<Field> fields = run_fields(config);
-  std::vector<std::pair<std::string, const toml::node*>> values;
+  Values values;
   flatten(table, "", values);
+  apply_names(config, values, where);
   std::vector<std::string> names;
   for (const auto& field : fields) names.push_back(field.key);
   for (const auto& [key, node] : values) {
@@ -169,9 +183,7 @@ toml::table parse_table(const std::string& text, const std::string& where) {
   }
 }
 
-}  // namespace
-
-void apply_set(RunConfig& config, const std::string& set, const std::string& where) {
+toml::table table_of_set(const std::string& set, const std::string& where) {
   const auto equals = set.find('=');
   if (equals == std::string::npos || equals == 0) {
     fail({.what = where.starts_with("--set") ? "--set wants key=value" : "this is no key=value",
@@ -179,13 +191,33 @@ void apply_set(RunConfig& config, const std::string& set, const std::string& whe
           .expected = "for example --set train.steps=200"});
   }
   const std::string key = set.substr(0, equals), value = set.substr(equals + 1);
-  toml::table table;
   try {
-    table = toml::parse(key + " = " + value);
+    return toml::parse(key + " = " + value);
   } catch (const toml::parse_error&) {
-    table = parse_table(key + " = " + quoted(value), where);
+    return parse_table(key + " = " + quoted(value), where);
   }
-  apply_table(config, table, where);
+}
+
+bool names_settings(const toml::table& table) {
+  Values values;
+  flatten(table, "", values);
+  return std::any_of(values.begin(), values.end(),
+                     [](const auto& value) { return is_name_of_settings(value.first); });
+}
+
+}  // namespace
+
+void apply_set(RunConfig& config, const std::string& set, const std::string& where) {
+  apply_table(config, table_of_set(set, where), where);
+}
+
+void apply_sets(RunConfig& config, const std::vector<std::string>& sets, const std::string& place) {
+  for (const bool names : {true, false}) {
+    for (const auto& set : sets) {
+      const toml::table table = table_of_set(set, place + set);
+      if (names_settings(table) == names) apply_table(config, table, place + set);
+    }
+  }
 }
 
 std::filesystem::path RunConfig::run_folder() const {
@@ -196,11 +228,18 @@ RunConfig parse_run_config(const std::string& toml_text, const std::string& wher
                            const std::vector<std::string>& sets) {
   RunConfig config;
   apply_table(config, parse_table(toml_text, where), where);
-  for (const auto& set : sets) apply_set(config, set, "--set " + set);
+  const std::set<std::string> of_file = std::exchange(config.given, {});
+  apply_sets(config, sets, "--set ");
+  // A budget of --set scales what a file says, a run's own resolved configuration too.
+  const bool scaled_on_top =
+      config.given.contains("train.tokens") || config.given.contains("train.scale_from");
+  const std::set<std::string> kept = config.given;
+  config.given.insert(of_file.begin(), of_file.end());
   for (const auto& arm : config.compare.settings) named_setting(arm, where + ", compare.settings");
   config.model.knocks = resolve_knocks(config.knock, where);
   config.model.max_position_embeddings = config.train.context;
   validate(config.model, where + ", [model] and [knock]");
+  apply_budget(config, scaled_on_top ? kept : config.given, where);
   check_group_decay(config, where);
   if (!config.compare.variants.empty()) variants_of(config);  // what does not fit is said early
   return config;

@@ -1,5 +1,6 @@
 // The one list of a run's fields: key, storage, meaning on resume, help, limits.
 #include "core/config/model_fields.h"
+#include "kha/core/presets.h"
 #include "kha/core/run_config.h"
 
 namespace kha {
@@ -153,6 +154,34 @@ void add_spike(std::vector<Field>& f, RunConfig& c) {
                {"note", "skip", "back"}});
 }
 
+// Names and rules behind other keys. The resolved configuration holds what came of them, so a
+// change of the name alone changes no number.
+void add_named_settings(std::vector<Field>& f, RunConfig& c) {
+  std::vector<std::string> names{""};
+  for (const auto& recipe : recipe_presets()) names.push_back(recipe.name);
+  f.push_back({"train.recipe", &c.train.recipe, free,
+               "a recipe's settings below the keys given here (kha plan --list)", names});
+  f.push_back({"train.scale_from", &c.train.scale_from, free,
+               "a recipe whose batch and learning rate are scaled to train.tokens", names});
+  f.push_back({"train.tokens",
+               &c.train.tokens,
+               free,
+               "budget of the whole run, which gives train.steps; 0: none",
+               {},
+               0,
+               large});
+}
+
+void add_metrics(std::vector<Field>& f, RunConfig& c) {
+  MetricsOptions& m = c.metrics;
+  f.push_back({"metrics.attention", &m.attention, free,
+               "log each head's largest logit and entropy, sizes of queries, keys and values"});
+  f.push_back({"metrics.experts", &m.experts, free,
+               "log each layer's router: logits, scores, biases, evenness of the load"});
+  f.push_back({"metrics.maps", &m.maps, free,
+               "log each map's mean diagonal and the share of its energy off the diagonal"});
+}
+
 void add_optimizer(std::vector<Field>& f, RunConfig& c) {
   OptimizerOptions& o = c.optimizer;
   f.push_back({"optimizer.lr", &o.lr, noted, "peak learning rate", {}, 0, 100});
@@ -204,6 +233,7 @@ std::vector<Field> run_fields(RunConfig& c) {
   add_data(fields, c);
   add_train(fields, c);
   add_spike(fields, c);
+  add_named_settings(fields, c);
   add_expert_fields(fields, c);
   add_optimizer(fields, c);
   add_schedule(fields, c);
@@ -211,6 +241,9 @@ std::vector<Field> run_fields(RunConfig& c) {
       {"init.from", &c.init.from, refused, "a step folder whose weights start this run"});
   fields.push_back({"init.optimizer", &c.init.optimizer, refused,
                     "take its optimiser state too, by parameter name"});
+  fields.push_back({"init.depth_scaled", &c.init.depth_scaled, refused,
+                    "o_proj and down_proj begin smaller, by 1 / sqrt(2 layers)"});
+  add_metrics(fields, c);
   fields.push_back({"compare.settings", &c.compare.settings, free,
                     "arms of `kha compare`; the first is the reference"});
   fields.push_back({"compare.seeds",

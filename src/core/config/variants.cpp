@@ -32,10 +32,8 @@ void check_key(const std::string& set, const std::string& name) {
 RunConfig with_sets(const RunConfig& config, const std::string& name,
                     const std::vector<std::string>& sets) {
   RunConfig own = config;
-  for (const auto& set : sets) {
-    check_key(set, name);
-    apply_set(own, set, where_of(name) + ", " + set);
-  }
+  for (const auto& set : sets) check_key(set, name);
+  apply_sets(own, sets, where_of(name) + ", ");
   own.model.knocks = {};  // each arm takes those of its setting
   validate(own.model, where_of(name));
   return own;

@@ -29,10 +29,16 @@ std::vector<std::string> sets_of(const Sizes& s) {
   set("num_attention_heads", s.heads);
   set("num_key_value_heads", s.kv_heads);
   set("head_dim", s.head_dim);
-  if (s.experts == 0) return sets;
   set("experts.count", s.experts);
   set("experts.active", s.active);
-  set("experts.width", s.feed_forward);
+  set("experts.width", s.experts == 0 ? 0 : s.feed_forward);
+  // Nothing is left of the model that the configuration had before.
+  for (const char* key : {"experts.shared", "experts.first_dense", "rope_head_dim", "kv_latent",
+                          "latent_heads", "query_latent", "value_head_dim", "shared_key_width"})
+    set(key, 0);
+  sets.push_back("model.content_bias=false");
+  sets.push_back("model.attention=gqa");
+  sets.push_back("model.tie_word_embeddings=true");
   return sets;
 }
 
@@ -78,7 +84,7 @@ void add_small(std::vector<ModelPreset>& p) {
 
 // Predicted positions count: 512 sequences of `context` a step.
 RecipePreset recipe(const std::string& name, const std::string& meaning, double tokens,
-                    int64_t context, const std::string& lr) {
+                    int64_t context, const std::string& lr, const std::string& model) {
   constexpr int64_t sequences = 512;
   const auto steps =
       static_cast<int64_t>(std::llround(tokens / static_cast<double>(sequences * context)));
@@ -91,7 +97,10 @@ RecipePreset recipe(const std::string& name, const std::string& meaning, double 
            "schedule.kind=\"cosine\"",
            fmt::format("schedule.warmup_steps={}", std::llround(0.05 * static_cast<double>(steps))),
            "schedule.floor=0.1"},
-          tokens};
+          tokens,
+          context,
+          std::stod(lr),
+          model};
 }
 
 }  // namespace
@@ -113,24 +122,33 @@ const ModelPreset* find_model_preset(const std::string& name) {
   return nullptr;
 }
 
+const ModelPreset& model_preset(const std::string& name, const std::string& where) {
+  if (const auto* preset = find_model_preset(name)) return *preset;
+  std::vector<std::string> names;
+  for (const ModelPreset& preset : model_presets()) names.push_back(preset.name);
+  fail({.what = "there is no model `" + name + "`" + did_you_mean(name, names),
+        .where = where,
+        .next = "kha plan --list"});
+}
+
 const std::vector<RecipePreset>& recipe_presets() {
   static const std::vector<RecipePreset> presets{
       recipe("exploratory", "paper: 100B tokens, 4,096 long, 2.1M a step, lr 7.5e-4", 100e9, 4096,
-             "7.5e-4"),
-      recipe("ablation", "paper: as exploratory, 75B tokens", 75e9, 4096, "7.5e-4"),
-      recipe("main", "paper: 1T tokens, 8,192 long, 4.2M a step, lr 4.78e-4", 1e12, 8192,
-             "4.78e-4")};
+             "7.5e-4", "moe-6.6b"),
+      recipe("ablation", "paper: as exploratory, 75B tokens", 75e9, 4096, "7.5e-4", "moe-6.6b"),
+      recipe("main", "paper: 1T tokens, 8,192 long, 4.2M a step, lr 4.78e-4", 1e12, 8192, "4.78e-4",
+             "moe-6.1b")};
   return presets;
 }
 
-const RecipePreset& recipe_preset(const std::string& name) {
+const RecipePreset& recipe_preset(const std::string& name, const std::string& where) {
   std::vector<std::string> names;
   for (const RecipePreset& preset : recipe_presets()) {
     if (preset.name == name) return preset;
     names.push_back(preset.name);
   }
   fail({.what = "there is no recipe `" + name + "`" + did_you_mean(name, names),
-        .where = "--recipe",
+        .where = where,
         .next = "kha plan --list"});
 }
 
