@@ -48,7 +48,9 @@ struct Plan {
 // Of the option, of a named model, or of the run's tokenizer.
 int64_t vocabulary_of(const Options& options, const RunConfig& config) {
   if (options.vocabulary > 0) return options.vocabulary;
-  if (const auto* preset = find_model_preset(options.run.file)) return preset->vocab_size;
+  const bool own = !config.data.tokenizer.empty();
+  if (!own && !config.model_preset.empty())
+    return model_preset(config.model_preset, "model.preset").vocab_size;
   const int64_t multiple = config.data.vocab_multiple;
   return (run_tokenizer(config)->vocab_size() + multiple - 1) / multiple * multiple;
 }
@@ -70,6 +72,7 @@ Plan make_plan(const Options& options) {
   const TrainOptions& t = p.config.train;
   model.vocab_size = vocabulary_of(options, p.config);
   p.batch = {t.batch, t.context, t.accumulate, t.recompute == "layer"};
+  if (p.config.knock.plan != "auto") p.batch.maps_in_weights = p.config.knock.plan == "weight";
   p.tokens = options.tokens > 0
                  ? options.tokens
                  : static_cast<double>(t.steps) * static_cast<double>(p.config.tokens_per_step());
@@ -97,6 +100,7 @@ std::string grouped(int64_t number) {
 void line(const char* label, const std::string& text) { fmt::print("{:<12}{}\n", label, text); }
 
 void print_model(const Plan& p) {
+  print_chosen(p.config, "");
   const ModelConfig& m = p.config.model;
   const ParameterCount& c = p.parameters;
   line("model", fmt::format("{}: {} on {}, {} layers, width {}, vocabulary {}", p.name,

@@ -75,6 +75,76 @@ TEST(StepMemory, ALayerKeepsWhatItsOperatorsWereGiven) {
   EXPECT_DOUBLE_EQ(m.peak, 4 * (3 * parameters + moment));
 }
 
+// What one layer of the default sizes keeps beside its feed-forward's 2 x 256 + 2 x 768 and the 2 x
+// 256 of its attention's norm, a token: counted by hand from the code of each system.
+double attention_keeps(const ModelConfig& model, BatchShape batch = {.rows = 8, .context = 256}) {
+  const double tokens = 2048, layers = 4, rest = 4 * 256 + 2 * 768;
+  return predict_step_memory(model, batch).kept / (4 * tokens * layers) - rest;
+}
+
+ModelConfig latent_model() {
+  ModelConfig model;
+  model.attention = "mla";
+  model.num_key_value_heads = 8;
+  model.latent_heads = 1;
+  model.kv_latent = 64;
+  model.rope_head_dim = 16;
+  return model;
+}
+
+// Latents and rotated key before the norm, latents behind it; queries, keys, values and output of 8
+// heads, widened to 48; the output again at its own width; a number a head.
+TEST(StepMemory, LatentAttentionKeepsWidenedHeads) {
+  ModelConfig model = latent_model();
+  const double plain = (64 + 16) + 64 + 4 * 8 * 48 + 256 + 8;
+  EXPECT_DOUBLE_EQ(attention_keeps(model), plain);
+  model.query_latent = 128;
+  EXPECT_DOUBLE_EQ(attention_keeps(model), plain + 2 * 128);
+}
+
+// In weight space a map forms a weight and keeps no activation; in activation space its input.
+TEST(StepMemory, LinearMapsStandWhereTheRunPutsThem) {
+  ModelConfig model, plain;
+  model.knocks.all = named_setting("kha-linear", "").knocks;
+  const double bare = attention_keeps(plain);
+  BatchShape batch{.rows = 8, .context = 256};
+  EXPECT_DOUBLE_EQ(attention_keeps(model, batch), bare) << "2,048 tokens are more than 256";
+  batch.maps_in_weights = false;
+  EXPECT_DOUBLE_EQ(attention_keeps(model, batch), bare + 8 * 32 + 2 * 2 * 32);
+  ModelConfig latent = latent_model(), mapped = latent_model();
+  mapped.knocks.all = model.knocks.all;
+  const BatchShape many{.rows = 8, .context = 256};
+  const double formed = 4 * (8 * 48 * 256 + 2 * 8 * 64 * 64);  // 4 layers: q once, kv_b twice
+  const double maps = 4 * 3 * 32 * 32;
+  const double apart =
+      predict_step_memory(mapped, many).peak - predict_step_memory(latent, many).peak;
+  EXPECT_DOUBLE_EQ(apart, 4 * (formed + 3 * maps));
+}
+
+TEST(StepMemory, TheOtherSystemsKeepWhatTheyForm) {
+  ModelConfig model;
+  model.attention = "talking";
+  EXPECT_DOUBLE_EQ(attention_keeps(model), 2 * 256 + 2 * 64 + 64 + 256 + 3 * 8 * 256);
+  model.attention = "collaborative";
+  model.num_key_value_heads = 8;
+  model.shared_key_width = 48;
+  EXPECT_DOUBLE_EQ(attention_keeps(model), 2 * 48 + 8 * 48 + 256 + 256 + 8 * 256);
+  ModelConfig tied;
+  tied.attention = "gta";
+  tied.rope_head_dim = 16;
+  EXPECT_DOUBLE_EQ(attention_keeps(tied), 2 * 256 + 16 + 2 * 64 + 256 + 8);
+}
+
+// Logits of 16 experts; of 4 a token: weight, number, and two places of twice the size; gate and
+// up.
+TEST(StepMemory, ExpertsKeepGateAndUpOfTheChosen) {
+  ModelConfig model;
+  const double attention = attention_keeps(model);
+  model.experts = {.count = 16, .active = 4, .width = 192};
+  const double experts = attention_keeps(model) - attention + 2 * 768;
+  EXPECT_DOUBLE_EQ(experts, 16 + 7 * 4 + 2 * 4 * 192);
+}
+
 TEST(StepMemory, ManyParametersAndFewTokensEndWithAllGradients) {
   ModelConfig model;
   model.hidden_size = 1024;

@@ -93,11 +93,43 @@ def test_names_are_listed_and_mistyped_ones_answered(kha):
     for name in (*PAPER, "moe-6.6b-mqa", "moe-2.3b-small", "exploratory", "main"):
         assert name in listed
     assert "did you mean `main`" in kha("plan", "moe-6.6b", "--recipe", "mian").stderr
-    assert kha("plan", "moe-7b").returncode == 2
+    wrong = kha("plan", "moe-6.6b-smal")
+    assert wrong.returncode == 2 and "did you mean `moe-6.6b-small`" in wrong.stderr
+    wrong = kha("plan", "configs/none.toml")
+    assert wrong.returncode == 2 and "cannot read the run's configuration" in wrong.stderr
+
+
+def test_a_model_and_a_folder_of_one_name_are_not_confused(kha, tmp_path):
+    (tmp_path / "moe-2.3b-small").mkdir()
+    (tmp_path / "moe-2.3b-small" / "config.toml").write_text("[model]\nhidden_size = 32\n")
+    result = kha("plan", "moe-2.3b-small", cwd=tmp_path)
+    assert result.returncode == 2 and "is a named model and a folder here" in result.stderr
+    assert "./moe-2.3b-small" in result.stderr and "model.preset=moe-2.3b-small" in result.stderr
+    assert "width 32" in kha("plan", "./moe-2.3b-small", cwd=tmp_path).stdout
+    assert "width 144" in kha("plan", "--set", "model.preset=moe-2.3b-small", cwd=tmp_path).stdout
+
+
+def test_a_name_in_a_file_is_the_same_model(kha, tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text('[model]\npreset = "moe-6.6b"\n')
+    assert plan(kha, config)["parameters"] == plan(kha, "moe-6.6b")["parameters"]
+    assert "model.preset moe-6.6b: paper, table 5" in kha("plan", config).stdout
+
+
+def test_a_scaled_recipe_says_what_it_chose(kha):
+    said = kha("plan", "moe-2.3b-small", "--set", "train.scale_from=exploratory", "--set", "train.tokens=1e8").stdout
+    assert re.search(r"train.scale_from exploratory: .* the rule gives [\d.e+]+ tokens a step at lr [\d.e-]+", said)
+    assert re.search(r"budget +1e\+08 tokens", said)
 
 
 # Peak memory: what the plan says against what the engine's allocator counted.
 
+ODD = {"model.hidden_size": 160, "model.intermediate_size": 448, "model.num_hidden_layers": 3,
+       "model.num_attention_heads": 6, "model.num_key_value_heads": 3, "model.head_dim": 24,
+       "train.context": 192, "train.batch": 6}  # fmt: skip
+LATENTS = {"model.attention": "mla", "model.num_key_value_heads": 6, "model.latent_heads": 1, "model.kv_latent": 40,
+           "model.rope_head_dim": 8}  # fmt: skip
+MIXTURE = {"model.experts.count": 12, "model.experts.active": 3, "model.experts.width": 104}
 SHAPES = {
     "many tokens": {"model.hidden_size": 256, "model.intermediate_size": 768, "train.batch": 8},
     "micro-batches": {"model.hidden_size": 256, "model.intermediate_size": 768, "train.batch": 8,
@@ -108,6 +140,20 @@ SHAPES = {
                            "model.num_hidden_layers": 6, "data.vocab_multiple": 4096},
     "recomputed": {"model.hidden_size": 256, "model.intermediate_size": 768, "train.batch": 8,
                    "model.num_hidden_layers": 8, "train.recompute": "layer"},
+    # Sizes that no formula was derived on.
+    "maps on activations": {**ODD, "knock.setting": "kha-linear", "knock.plan": "activation"},
+    "latents": {**ODD, **LATENTS, "model.query_latent": 80, "knock.setting": "kha-linear"},
+    "several latents": {**ODD, **LATENTS, "model.attention": "gla", "model.latent_heads": 3, "model.kv_latent": 16,
+                        "train.recompute": "layer"},
+    "tied": {**ODD, "model.attention": "gta", "model.rope_head_dim": 8},
+    "talking": {**ODD, "model.attention": "talking", "train.accumulate": 3},
+    "collaborative": {**ODD, "model.attention": "collaborative", "model.num_key_value_heads": 6,
+                      "model.shared_key_width": 48},
+    "experts": {**ODD, **MIXTURE, "train.accumulate": 2},
+    "shared experts": {**ODD, **MIXTURE, "model.experts.router": "softmax", "model.experts.shared": 1,
+                       "model.experts.first_dense": 1, "knock.setting": "baseline"},
+    "experts recomputed": {**ODD, **MIXTURE, "train.recompute": "layer"},
+    "a named model": {"model.preset": "moe-2.3b-small", "train.batch": 4},
 }  # fmt: skip
 COMMON = {"model.num_hidden_layers": 4, "model.num_attention_heads": 8, "model.num_key_value_heads": 2,
           "model.head_dim": 32, "train.context": 256, "train.steps": 6, "train.eval_every": 0,
@@ -127,10 +173,18 @@ def bytes_of(text):
     return float(number) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
 
 
+def words_of(shape):
+    """--set arguments; of a named model no size stands beside its name."""
+    words = settings(**{**COMMON, **shape})
+    if "model.preset" not in shape:
+        return words
+    kept = [word for word in words[1::2] if word.startswith("model.preset") or not word.startswith("model.")]
+    return [part for word in kept for part in ("--set", word)]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_predicted_peak_is_the_allocators_within_5_percent(kha, longer_text, tmp_path, shape):
-    given = {**COMMON, **SHAPES[shape]}
-    words = settings(**given)
+    words = words_of(SHAPES[shape])
     run = kha("train", *words, "--set", f'data.paths=["{longer_text}"]', "--set", f'run.folder="{tmp_path}"', "--profile")
     assert run.returncode == 0, run.stderr
     counted = re.search(r"allocator: (.+?) in use, (.+?) at most", run.stdout)

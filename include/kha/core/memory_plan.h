@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "kha/core/model_config.h"
 
@@ -13,13 +14,15 @@ struct BatchShape {
   int64_t context = 256;   // tokens each
   int64_t accumulate = 1;  // micro-batches a step
   bool recompute = false;  // each layer runs again in the backward pass
+  // Linear maps in the weights: knock.plan; nothing: as `auto` chooses.
+  std::optional<bool> maps_in_weights = {};
   int64_t tokens() const { return rows * context; }
 };
 
 // Bytes that kha's own loop has in tensors when it has the most: float32, one process. Follows the
 // step: what each operator keeps for its backward pass, layer by layer, beside weights, moments and
-// the gradients that are there by then. Measured within 5 % for dense `gqa` models
-// (docs/training.md); for other attention systems and for experts it is an estimate.
+// the gradients that are there by then. Measured within 5 % (docs/training.md) for every attention
+// system, experts, recomputation and micro-batches; experts as with a fresh router.
 struct StepMemory {
   double weights = 0;    // 4 bytes a parameter
   double moments = 0;    // 8
