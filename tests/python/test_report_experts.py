@@ -33,6 +33,8 @@ def run(tmp_path_factory):
         if "train/loss" in line:
             line.update({"moe/load_max": 2.0, "moe/load_min": 0.0, "moe/dead": 0.125,
                          "moe/max_vio": 1.0})
+        if "val/loss" in line:
+            line["moe/max_vio_global"] = 0.25
     write_lines(folder / "metrics.jsonl", lines)
     write_lines(folder / "experts.jsonl",
                 [{"step": step, "tokens": step * TOKENS,
@@ -55,7 +57,10 @@ def test_the_page_has_the_part(run):
     page = report(run)
     assert '<h2 id="experts">Experts</h2>' in page
     assert "1 of 32 loads shown are zero" in page
-    assert {float(row["value"]) for row in table(run, "experts-balance")} == {1.0, 0.125}
+    rows = table(run, "experts-balance")
+    assert {float(row["value"]) for row in rows} == {1.0, 0.125, 0.25}
+    assert {row["value"] for row in rows if row["what"].startswith("MaxVio of the")} == {"0.25"}
+    assert 'id="global"' in (run / "report/experts-balance.svg").read_text()
 
 
 def test_a_dense_run_has_no_such_part(tmp_path):

@@ -1,5 +1,7 @@
 """Figures of a mixture of experts: who carried the load over time, and how even it was."""
 
+from math import nan
+
 from .figure import Figure, gaps, panels, tokens_axis
 from .lines import read_lines
 from .map_figures import file_name
@@ -9,6 +11,8 @@ from .style import diverging_colours
 from .training_figures import COLUMNS, legend_of, looks_of, rows_of
 
 MOST = 2.0  # mean loads at the strong end of the colours
+DEAD = "#b9bec4"  # an expert without a token: not the darkest of the small loads
+GLOBAL = "moe/max_vio_global"
 KEYS = {"moe/max_vio": "largest load over the mean, less one", "moe/dead": "share without a token"}
 
 
@@ -33,10 +37,13 @@ def load_map(run: Run, loads: dict) -> Figure:
     def draw(narrow: bool):
         layers = sorted(loads)
         figure, axes = panels(narrow, len(layers), 1 if narrow else 2, 2.2)
+        colours = diverging_colours().copy()
+        colours.set_bad(DEAD)
         for axis, layer in zip(axes, layers):
             tokens, values = loads[layer]
             shown = axis.imshow(
-                list(zip(*values)), aspect="auto", origin="lower", cmap=diverging_colours(),
+                [[load or nan for load in expert] for expert in zip(*values)],
+                aspect="auto", origin="lower", cmap=colours,
                 vmin=0, vmax=MOST, interpolation="nearest",
                 extent=(tokens[0], max(tokens[-1], tokens[0] + 1), -0.5, len(values[0]) - 0.5),
             )  # fmt: skip
@@ -59,7 +66,7 @@ def load_map(run: Run, loads: dict) -> Figure:
         f"experts-{file_name(run.label)}",
         f"Load of the experts: {run.name}",
         "How often each expert was chosen in a step, in mean loads of its layer: white is its "
-        "share, blue less, orange more, from 0 to 2 and above.",
+        "share, blue less, orange more, up to 2 and above; grey is an expert that no token chose.",
         f"Heat maps of {len(loads)} layers. {dead} of {len(rows)} loads shown are zero.",
         draw,
         ["setting", "seed", "layer", "tokens", "expert", "load"],
@@ -78,6 +85,10 @@ def balance_figure(study: Study) -> Figure:
                 tokens, values = run.series(key)
                 axis.plot(tokens, gaps(values), lw=1.3, **styles[run.label].line())
                 shown += tokens
+                if key == "moe/max_vio":
+                    at, whole = run.series(GLOBAL)
+                    axis.plot(at, gaps(whole), color=styles[run.label].colour, marker="o", ms=4,
+                              linestyle="none", gid="global")  # fmt: skip
             axis.set_title(name)
             axis.set_ylim(bottom=0)
             tokens_axis(axis, shown)
@@ -88,11 +99,11 @@ def balance_figure(study: Study) -> Figure:
         "experts-balance",
         "How even the load of the experts was",
         "Of each logged step. Left: MaxVio, the largest load of an expert over the mean load, less "
-        "one, as the mean over layers. Right: the share of all experts that no token chose.",
+        "one, as the mean over layers; a dot is the same of the whole validation text. Right: the share of all experts that no token chose.",
         "Two panels of curves over tokens: MaxVio, and the share of experts without a token.",
         draw,
         COLUMNS,
-        rows_of(study, KEYS),
+        rows_of(study, {**KEYS, GLOBAL: "MaxVio of the validation text"}),
     )
 
 

@@ -133,6 +133,8 @@ class Run:
             )
         acted = [line.get("spike/action") for line in self.lines]
         skipped, returns = acted.count("skip"), acted.count("back")
+        if "stop" in acted:
+            notes.append(f"{self.name}: a spike stopped the run; its spike policy could not help.")
         if skipped or returns:
             notes.append(
                 f"{self.name}: its spike policy left out {skipped} batches and went back "
