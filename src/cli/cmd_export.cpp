@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/export_gguf.h"
 #include "cli/verify_export.h"
 #include "kha/core/error.h"
 #include "kha/core/export.h"
@@ -27,11 +28,17 @@ const std::map<std::string, DType> types{
     {"float32", DType::f32}, {"bfloat16", DType::bf16}, {"float16", DType::f16}};
 
 void check(const Options& options) {
-  if (options.to != "hf") {
+  if (options.to != "hf" && options.to != "gguf") {
     fail({.what = "there is no export of this name",
           .where = "--to",
-          .expected = "hf: a folder that transformers opens",
+          .expected = "hf: a folder that transformers opens; gguf: a file that llama.cpp opens",
           .found = options.to});
+  }
+  if (options.to == "hf" && options.dtype == "q8_0") {
+    fail({.what = "q8_0 is a type of GGUF files alone",
+          .where = "--dtype",
+          .expected = "float32, bfloat16 or float16",
+          .next = "kha export MODEL OUT.gguf --to gguf --dtype q8_0"});
   }
 }
 
@@ -42,8 +49,12 @@ std::string folded_line(const ExportReport& report) {
                            report.folded.size() == 1 ? "" : "s");
 }
 
-void print_report(const Options& options, const ExportReport& report) {
+void print_warnings(const ExportReport& report) {
   for (const auto& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+}
+
+void print_report(const Options& options, const ExportReport& report) {
+  print_warnings(report);
   fmt::print("exported {}\n{}", options.model, folded_line(report));
   for (const auto& change : report.changes) fmt::print("  {}\n", change);
   for (const auto& name : report.left_out) fmt::print("  not taken along: {}\n", name);
@@ -67,9 +78,31 @@ nlohmann::ordered_json report_json(const Options& options, const ExportReport& r
           {"verification", nullptr}};
 }
 
+int run_gguf(const Options& options) {
+  const GgufFile written = export_to_gguf(options.model, options.out, options.dtype);
+  print_warnings(written.plain);
+  for (const auto& warning : written.file.at("warnings")) {
+    fmt::print(stderr, "warning: {}\n", warning.get<std::string>());
+  }
+  if (options.json) {
+    nlohmann::ordered_json json = written.file;
+    json.update({{"model", options.model},
+                 {"out", options.out},
+                 {"folded", written.plain.folded.size()},
+                 {"changes", written.plain.changes},
+                 {"verification", nullptr}});
+    fmt::print("{}\n", json.dump(2));
+    return 0;
+  }
+  fmt::print("{}", in_words(written, options.model, options.out));
+  fmt::print("not verified: --verify loads it in llama.cpp\n");
+  return 0;
+}
+
 int run(Options options) {
   check(options);
   options.model = resolve_model_folder(options.model).string();
+  if (options.to == "gguf") return run_gguf(options);
   if (!options.dtype.empty()) options.how.dtype = types.at(options.dtype);
   const ExportReport report = export_to_hugging_face(options.model, options.out, options.how);
   if (!options.json) print_report(options, report);
@@ -92,10 +125,13 @@ std::function<int()> add(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("MODEL", options->model, "a model folder, or a run (its latest checkpoint)")
       ->required();
-  app.add_option("OUT", options->out, "the new folder")->required();
-  app.add_option("--to", options->to, "hf: a folder that transformers opens unchanged")->required();
-  app.add_option("--dtype", options->dtype, "type of the tensors written; none: as stored")
-      ->check(CLI::IsMember(std::vector<std::string>{"float32", "bfloat16", "float16"}));
+  app.add_option("OUT", options->out, "the new folder, or the new .gguf file")->required();
+  app.add_option("--to", options->to,
+                 "hf: a folder that transformers opens unchanged; gguf: one file for llama.cpp")
+      ->required();
+  app.add_option("--dtype", options->dtype,
+                 "type of the tensors written; none: as stored; q8_0: of GGUF only")
+      ->check(CLI::IsMember(std::vector<std::string>{"float32", "bfloat16", "float16", "q8_0"}));
   app.add_option("--shard-size", options->how.shard_size, "bytes of tensors a file, e.g. 5GB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->capture_default_str();
@@ -113,7 +149,7 @@ std::function<int()> add(CLI::App& app) {
 }  // namespace
 
 Command export_command() {
-  return {"export", "write a model as one that other programs open (transformers)", add};
+  return {"export", "write a model as one that other programs open (transformers, llama.cpp)", add};
 }
 
 }  // namespace kha::cli

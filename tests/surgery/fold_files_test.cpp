@@ -126,7 +126,7 @@ TEST_F(FoldFiles, MetadataSaysPt) {
 TEST_F(FoldFiles, WhatStandsUnderTheNameStays) {
   fs::create_directory(out_);
   EXPECT_THAT(thrown([&] { fold_model(in_, out_); }),
-              AllOf(HasSubstr("the output folder exists already"), HasSubstr(out_.string())));
+              AllOf(HasSubstr("the output exists already"), HasSubstr(out_.string())));
   EXPECT_TRUE(fs::is_empty(out_));
   fs::remove(out_);
   fs::create_symlink("nowhere", out_);

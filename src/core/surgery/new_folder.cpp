@@ -24,9 +24,9 @@ fs::path without_slash(const fs::path& name) {
 }
 
 [[noreturn]] void fail_taken(const fs::path& name) {
-  fail({.what = "the output folder exists already",
+  fail({.what = "the output exists already",
         .where = name.string(),
-        .next = "name another folder, or remove this one"});
+        .next = "give another name, or remove this one"});
 }
 
 }  // namespace
@@ -57,16 +57,22 @@ NewFolder::~NewFolder() {
 void NewFolder::commit() {
   sync_folder(hidden_);
   maybe_fail("new-folder-written");
-  // The flag refuses a folder that another process has put there meanwhile.
+  put_under_name(hidden_);
+  hidden_.clear();
+}
+
+void NewFolder::commit_file(const std::string& file) { put_under_name(hidden_ / file); }
+
+void NewFolder::put_under_name(const fs::path& written) const {
+  // The flag refuses what another process has put there meanwhile.
   const auto rename = [&](unsigned flags) {
-    return ::renameat2(AT_FDCWD, hidden_.c_str(), AT_FDCWD, name_.c_str(), flags) == 0;
+    return ::renameat2(AT_FDCWD, written.c_str(), AT_FDCWD, name_.c_str(), flags) == 0;
   };
   if (!rename(RENAME_NOREPLACE)) {
     if (errno == EEXIST) fail_taken(name_);
     const bool unknown_flag = errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
-    if (!unknown_flag || !rename(0)) fail_folder("cannot rename " + hidden_.string(), name_, errno);
+    if (!unknown_flag || !rename(0)) fail_folder("cannot rename " + written.string(), name_, errno);
   }
-  hidden_.clear();
   sync_folder(name_.parent_path());
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace kha {
 
@@ -17,8 +18,12 @@ class NewFolder {
 
   const std::filesystem::path& folder() const { return hidden_; }
   void commit();
+  // Puts one file of it under the name instead; the rest is removed with this object.
+  void commit_file(const std::string& file);
 
  private:
+  void put_under_name(const std::filesystem::path& written) const;
+
   std::filesystem::path name_;
   std::filesystem::path hidden_;  // empty once committed
 };

@@ -1,0 +1,1 @@
+"""A plain Hugging Face folder as one GGUF file: architecture, tensors, tokenizer, writer."""

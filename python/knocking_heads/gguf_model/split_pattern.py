@@ -1,0 +1,71 @@
+"""The name that llama.cpp gives to the way a tokenizer.json cuts text before merges."""
+
+from user_error import UserError
+
+CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
+NEWLINES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+SYMBOLS = r" ?[^\s\p{L}\p{N}]+[\r\n]*|"
+WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|"
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = CONTRACTIONS + WORDS + r"\p{N}{1,3}|" + SYMBOLS + NEWLINES
+QWEN2 = CONTRACTIONS + WORDS + r"\p{N}|" + SYMBOLS + NEWLINES
+QWEN35 = (CONTRACTIONS + r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|"
+          r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + NEWLINES)
+
+# By pattern and by ignore_merges, which llama.cpp ties to the name. Patterns that it only
+# approximates (those of o200k: other letters than a to z count as both cases) are not here.
+NAMES = {
+    (GPT2, False): "gpt-2",
+    (LLAMA3, True): "llama-bpe",
+    (LLAMA3, False): "smaug-bpe",
+    (QWEN2, False): "qwen2",
+    (QWEN35, False): "qwen35",
+}
+REMEDY = ("train the tokenizer with kha tokenizer train --split gpt2, llama3 or qwen, "
+          "or use the model with transformers: kha export --to hf")
+
+
+def refuse(found: str) -> None:
+    raise UserError("llama.cpp has no split pattern that cuts text as this tokenizer does",
+                    where="tokenizer.json, pre_tokenizer",
+                    expected="the pattern of GPT-2, Llama 3, Qwen 2 or Qwen 3.5", found=found,
+                    next=REMEDY)
+
+
+def steps_of(pre_tokenizer: dict | None) -> list[dict]:
+    if not pre_tokenizer:
+        return []
+    if pre_tokenizer.get("type") == "Sequence":
+        return pre_tokenizer["pretokenizers"]
+    return [pre_tokenizer]
+
+
+def pattern_of(split: dict) -> str:
+    """The regular expression of a step whose matches are the pieces."""
+    pieces = (split.get("behavior"), split.get("invert")) in (("Isolated", False),
+                                                              ("Removed", True))
+    expression = split.get("pattern", {}).get("Regex")
+    if split.get("type") != "Split" or not pieces or expression is None:
+        refuse(f"{split.get('type')} {split.get('behavior', '')} {split.get('pattern', '')}".strip())
+    return expression
+
+
+def pre_name(file: dict) -> str:
+    """Of a byte-level BPE file."""
+    steps = steps_of(file.get("pre_tokenizer"))
+    if not steps or steps[-1].get("type") != "ByteLevel" or len(steps) > 2:
+        refuse(", ".join(step.get("type", "?") for step in steps) or "none")
+    byte_level, before = steps[-1], steps[:-1]
+    if byte_level.get("add_prefix_space"):
+        refuse("ByteLevel with add_prefix_space: llama.cpp puts no blank in front")
+    uses_pattern = byte_level.get("use_regex", True)
+    if not before and not uses_pattern and not file["model"].get("merges"):
+        return "gpt-2"  # nothing to merge, so every cut gives the same ids
+    if bool(before) == bool(uses_pattern):
+        refuse("ByteLevel " + ("behind another pattern" if before else "without a pattern"))
+    pattern = pattern_of(before[0]) if before else GPT2
+    skips = bool(file["model"].get("ignore_merges"))
+    name = NAMES.get((pattern, skips))
+    if name is None:
+        refuse(pattern + (" with ignore_merges" if skips else ""))
+    return name
