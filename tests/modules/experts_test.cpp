@@ -6,12 +6,17 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <map>
+#include <mutex>
 
 #include "counting_allocator.h"
 #include "kernels/finite_differences.h"
 #include "kha/kernels/reference_experts.h"
+#include "modules/experts/expert_groups.h"
 #include "modules/experts/mixture.h"
+#include "modules/experts/token_rows.h"
 
 namespace kha::test {
 namespace {
@@ -278,21 +283,72 @@ TEST(Mixture, NarrowTypesAreCloseAndChooseInFloat32) {
             0.03 * wide.abs().max().item<double>());
 }
 
+// The result and every gradient, with experts of which one has tokens enough to be alone.
 TEST(Mixture, BitsDoNotDependOnThreads) {
-  const ExpertConfig c = config_of("sigmoid");
-  const at::Tensor x = at::randn({1, 700, d});
-  std::vector<at::Tensor> results;
+  ExpertConfig c = config_of("sigmoid");
+  const at::Tensor x = at::randn({1, lone_group + 200, d});
+  const at::Tensor grad = at::randn(x.sizes());
+  std::vector<std::vector<at::Tensor>> results;
+  std::vector<int64_t> counts;
   for (const int threads : {1, 3}) {
     at::set_num_threads(threads);
     const Parameters p = parameters_of(c, at::kFloat);
+    at::Tensor(p.at("gate.e_score_correction_bias"))[2].fill_(10);
+    const auto record = std::make_shared<RouterRecord>(1);
     const at::Tensor own = x.clone().requires_grad_();
-    const at::Tensor y = mixture_of(c, p)(own);
-    y.sum().backward();
-    results.insert(results.end(), {y.detach(), own.grad()});
+    const at::Tensor y = mixture_of(c, p, record)(own);
+    y.backward(grad);
+    results.push_back({y.detach(), own.grad()});
+    for (const auto& [name, value] : p.entries()) {
+      if (value.requires_grad()) results.back().push_back(value.grad());
+    }
+    counts = values_of<int64_t>(record->counts[0]);
   }
   at::set_num_threads(1);
-  EXPECT_TRUE(at::equal(results[0], results[2]));
-  EXPECT_TRUE(at::equal(results[1], results[3]));
+  EXPECT_EQ(counts[2], lone_group + 200);
+  ASSERT_EQ(results[0].size(), 6u);
+  for (size_t i = 0; i < results[0].size(); ++i) {
+    EXPECT_TRUE(at::equal(results[0][i], results[1][i])) << i;
+  }
+}
+
+TEST(Groups, EachIsMadeOnceByAThreadOfItsOwn) {
+  const int64_t pairs = lone_group + 40;
+  at::Tensor chosen = at::arange(pairs).remainder(10).add(1);  // of 12 experts, not 0 and not 11
+  chosen.narrow(0, 40, lone_group).fill_(5);
+  const Assignment a = by_expert(chosen.unsqueeze(1), 12);
+  at::set_num_threads(3);
+  const at::NoGradGuard no_grad;  // every thread has it
+  for (const bool on_cpu : {true, false}) {
+    std::mutex mutex;
+    std::map<int64_t, Group> seen;
+    for_each_group(a, on_cpu, [&](const Group& group) {
+      EXPECT_EQ(at::in_parallel_region(), on_cpu && group.count < lone_group) << group.expert;
+      EXPECT_FALSE(at::GradMode::is_enabled());
+      const std::lock_guard lock(mutex);
+      EXPECT_TRUE(seen.emplace(group.place, group).second);
+    });
+    ASSERT_EQ(seen.size(), 10u);
+    for (const auto& [place, group] : seen) {
+      EXPECT_EQ(group.expert, place + 1);
+      EXPECT_EQ(group.begin, a.begin[group.expert]);
+      EXPECT_EQ(group.count, a.count(group.expert));
+    }
+  }
+  at::set_num_threads(1);
+}
+
+// (1 + 2^-24) + 2^-24 is 1 in float32, 1 + (2^-24 + 2^-24) is not: the sum tells its order.
+TEST(TokenSum, IsInTheOrderOfThePlaces) {
+  const float small = std::ldexp(1.0f, -24);
+  const std::vector<float> rows{small, small, 1};
+  const at::Tensor token = at::zeros({1}, at::kLong);
+  for (const std::vector<int64_t>& calls : {std::vector<int64_t>{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
+    TokenSum sum(at::empty({2, 1}));
+    for (const int64_t place : calls) sum.add(place, token, at::full({1, 1}, rows[place]));
+    EXPECT_EQ(values_of<float>(sum.result()), (std::vector<float>{small + small + 1, 0}));
+    EXPECT_NE(small + small + 1, 1.0f + small + small);
+  }
 }
 
 // The losses beside the step's own reach router and input, and nothing else.

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kha/ops/layers.h"
+#include "modules/experts/expert_groups.h"
 #include "modules/experts/token_rows.h"
 
 namespace kha {
@@ -14,20 +15,6 @@ namespace {
 using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// The pairs of one expert in tensors that hold all pairs.
-struct Group {
-  int64_t expert, begin, count;
-
-  Tensor of(const Tensor& pairs) const { return pairs.narrow(0, begin, count); }
-};
-
-template <class Work>
-void for_each_group(const Assignment& assignment, const Work& work) {
-  for (int64_t e = 0; e < assignment.experts(); ++e) {
-    if (assignment.count(e) > 0) work(Group{e, assignment.begin[e], assignment.count(e)});
-  }
-}
 
 // [M], of each pair its weight in x's dtype.
 Tensor pair_weights(const Tensor& weights, const Assignment& assignment, at::ScalarType type) {
@@ -48,7 +35,7 @@ Tensor forward_products(const Tensor& x, const Tensor& weights, const Assignment
                         const ExpertMatrices& m, Kept* kept) {
   const Tensor pair_weight = pair_weights(weights, assignment, x.scalar_type());
   TokenSum sum(x);
-  for_each_group(assignment, [&](const Group& group) {
+  for_each_group(assignment, x.is_cpu(), [&](const Group& group) {
     const Tensor tokens = group.of(assignment.tokens_M);
     const Tensor own = x.index_select(0, tokens);
     const Tensor gate_fd = m.gate_Efd.select(0, group.expert);
@@ -57,7 +44,7 @@ Tensor forward_products(const Tensor& x, const Tensor& weights, const Assignment
         kept ? product_into(group.of(kept->gate_Mf), own, gate_fd) : own.mm(gate_fd.t());
     const Tensor up = kept ? product_into(group.of(kept->up_Mf), own, up_fd) : own.mm(up_fd.t());
     const Tensor inner = ops::swiglu(gate, up).mul_(group.of(pair_weight).unsqueeze(1));
-    sum.add(tokens, inner.mm(m.down_Edf.select(0, group.expert).t()));
+    sum.add(group.place, tokens, inner.mm(m.down_Edf.select(0, group.expert).t()));
   });
   return sum.result();
 }
@@ -83,7 +70,7 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
     Assignment assignment{context->saved_data["begin"].toIntVector(), saved[7], saved[8]};
     // Inputs are numbered as in forward, where the assignment takes no number of a tensor's.
     Backward work(saved, assignment, grads[0], context);
-    for_each_group(assignment, [&](const Group& group) { work.add(group); });
+    for_each_group(assignment, grads[0].is_cpu(), [&](const Group& group) { work.add(group); });
     return work.results();
   }
 
@@ -140,7 +127,7 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
       if (!wants_x_) return;
       Tensor dx = dgate.mm(matrices_.gate_Efd.select(0, group.expert));
       dx.addmm_(dup, matrices_.up_Efd.select(0, group.expert));
-      dx_.add(tokens, dx);
+      dx_.add(group.place, tokens, dx);
     }
 
     variable_list results() const {

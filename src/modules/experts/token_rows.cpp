@@ -27,7 +27,28 @@ TokenSum::TokenSum(const at::Tensor& like)
     : type_(like.scalar_type()),
       sum_(at::zeros(like.sizes(), like.options().dtype(wide(type_)).requires_grad(false))) {}
 
-void TokenSum::add(const at::Tensor& tokens, const at::Tensor& rows) {
+void TokenSum::add(int64_t place, const at::Tensor& tokens, const at::Tensor& rows) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.emplace(place, Rows{tokens, rows});
+    if (summing_) return;  // whoever sums takes these too
+    summing_ = true;
+  }
+  for (Rows own; take_next(own);) sum(own.first, own.second);
+}
+
+bool TokenSum::take_next(Rows& rows) {
+  const std::lock_guard lock(mutex_);
+  const auto found = waiting_.find(next_);
+  summing_ = found != waiting_.end();
+  if (!summing_) return false;
+  rows = std::move(found->second);
+  waiting_.erase(found);
+  ++next_;
+  return true;
+}
+
+void TokenSum::sum(const at::Tensor& tokens, const at::Tensor& rows) {
   const at::Tensor wide_rows = rows.to(sum_.scalar_type()).contiguous();
   if (!sum_.is_cpu() || sum_.scalar_type() != at::kFloat) {
     sum_.index_add_(0, tokens, wide_rows);
