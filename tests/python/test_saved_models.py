@@ -150,7 +150,7 @@ def test_layers_that_differ_are_named(saved, tmp_path):
     again = kh.load(tmp_path / "model")
     assert torch.equal(logits(again), logits(model))
     model.save_pretrained(tmp_path / "model")  # over it, in one file
-    assert [file.name for file in (tmp_path / "model").glob("model*")] == ["model.safetensors"]
+    assert [file.name for file in (tmp_path / "model").glob("*.safetensors*")] == ["model.safetensors"]
 
 
 def windowed():
