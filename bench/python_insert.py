@@ -1,6 +1,6 @@
-"""What maps cost in somebody's own training loop: a Qwen3-type model of transformers, plain and with
-maps inserted, side by side in one process; the maps alone against the same maps as torch modules;
-what the import costs.
+"""What maps cost in somebody's own training loop: a Qwen3-type model of transformers, plain and
+with maps inserted, side by side in one process; the maps alone against the same maps as torch
+modules; what the import costs.
 
     .venv/bin/python bench/python_insert.py [--device cuda] [--rounds 20] [--json FILE]
 
@@ -29,17 +29,24 @@ BARS = {"kha-mlp step": 1.03, "kha-mlp memory": 1.03, "kha-linear step": 1.01,
         "kha-linear memory": 1.03, "mlp map": 1.4, "import": 0.2}
 SIZES = {
     "small": dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=4,
-                  num_attention_heads=8, num_key_value_heads=2, head_dim=128, vocab_size=8192),
+                  num_attention_heads=8, num_key_value_heads=2, head_dim=128, vocab_size=4096),
     "0.6b": dict(hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,
                  num_attention_heads=16, num_key_value_heads=8, head_dim=128, vocab_size=151936),
 }
+
+
+def sizes_of(options):
+    sizes = dict(SIZES[options.size])
+    if options.layers:
+        sizes["num_hidden_layers"] = options.layers
+    return sizes
 
 
 def make_model(setting, options):
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(0)
-    config = Qwen3Config(**SIZES[options.size], tie_word_embeddings=True)
+    config = Qwen3Config(**sizes_of(options), tie_word_embeddings=True)
     model = Qwen3ForCausalLM(config).to(options.device, getattr(torch, options.dtype)).train()
     return kh.insert(model, setting) if setting != "plain" else model
 
@@ -50,9 +57,7 @@ class Contender:
     def __init__(self, setting, options):
         self.options = options
         self.model = make_model(setting, options)
-        fused = dict(fused=True)
-        self.optimizer = torch.optim.AdamW(kh.parameter_groups(self.model, knock_decay="paper"),
-                                           lr=1e-5, **fused)
+        self.optimizer = torch.optim.AdamW(kh.parameter_groups(self.model), lr=1e-5, fused=True)
         generator = torch.Generator().manual_seed(1)
         vocabulary = SIZES[options.size]["vocab_size"]
         self.ids = torch.randint(vocabulary, (options.batch, options.context),
@@ -91,7 +96,8 @@ def peak_bytes(function, options):
         return torch.cuda.max_memory_allocated() - before
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiled:
+    cpu = [ProfilerActivity.CPU]
+    with profile(activities=cpu, profile_memory=True, acc_events=True) as profiled:
         function()
     held = most = 0
     for event in profiled.profiler.kineto_results.events():
@@ -226,8 +232,10 @@ def judge(name, row):
     if bar is None:
         return ""
     if name.startswith("mlp map"):
-        return f"at least {bar}: " + ("reached" if row.get("low", row["median"]) >= bar else "MISSED")
-    return f"at most {bar}: " + ("reached" if row.get("high", row["median"]) <= bar else "MISSED")
+        reached, words = row.get("low", row["median"]) >= bar, "at least"
+    else:
+        reached, words = row.get("high", row["median"]) <= bar, "at most"
+    return f"{words} {bar}: " + ("reached" if reached else "MISSED")
 
 
 def main():
@@ -235,7 +243,8 @@ def main():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--layers", type=int, default=0, help="0: as many as the size has")
+    parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, default=0, help="of the CPU; 0: torch's choice")
@@ -244,7 +253,7 @@ def main():
     if options.threads:
         torch.set_num_threads(options.threads)
     rows = {**compare_maps(options), **import_seconds(), **compare_steps(options)}
-    print(f"{options.size} model, {options.device}, {options.dtype}, {options.batch} x "
+    print(f"{options.size} model of {sizes_of(options)['num_hidden_layers']} layers, {options.device}, {options.dtype}, {options.batch} x "
           f"{options.context} tokens, {options.rounds} rounds, torch {torch.__version__}")
     for name, row in rows.items():
         ends = f" [{row['low']:.4f}, {row['high']:.4f}]" if "low" in row else ""

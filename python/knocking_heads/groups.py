@@ -84,9 +84,7 @@ def _install() -> None:
 @torch.no_grad()
 def _decay_to_identity(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     for group in optimizer.param_groups:
-        decay = group.get(IDENTITY_DECAY, 0.0)
-        if decay:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    local, target = identity_part(parameter)
-                    local.lerp_(target, float(group["lr"]) * decay)
+        moving = [each for each in group["params"] if each.grad is not None]
+        if group.get(IDENTITY_DECAY, 0.0) and moving:
+            parts, targets = zip(*map(identity_part, moving))
+            torch._foreach_lerp_(parts, targets, float(group["lr"]) * group[IDENTITY_DECAY])

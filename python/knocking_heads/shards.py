@@ -1,5 +1,8 @@
 """The identity as a sharded matrix has it: each process its own rows."""
 
+import functools
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,17 +12,27 @@ from .errors import fail
 def identity_part(parameter: Tensor) -> tuple[Tensor, Tensor]:
     """The part of the square matrix that lies on this process, and that part of the identity.
 
-    Raises KhaError where it is not cut by rows, as fully_shard cuts.
+    The second is shared: read it, never write it. Raises KhaError where the matrix is not cut by
+    rows, as fully_shard cuts.
     """
-    first, count, whole = 0, parameter.shape[0], parameter
+    first, count, part = 0, parameter.shape[0], parameter
     if hasattr(parameter, "to_local"):
-        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+        first, count = _rows_here(parameter)
+        part = parameter.to_local()
+    return part, _identity(parameter.shape[1], part.dtype, part.device)[first : first + count]
 
-        shape, offset = compute_local_shape_and_global_offset(
-            parameter.shape, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
-        if shape[1] != parameter.shape[1]:
-            fail("a map is sharded by columns, where the identity's part is not known",
-                 expected="sharding by rows, as fully_shard does", found=str(list(shape)))
-        first, count, whole = offset[0], shape[0], parameter.to_local()
-    identity = torch.eye(parameter.shape[1], dtype=whole.dtype, device=whole.device)
-    return whole, identity[first:first + count]
+
+def _rows_here(parameter: Any) -> tuple[int, int]:
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    shape, offset = compute_local_shape_and_global_offset(
+        parameter.shape, parameter.device_mesh, parameter.placements)
+    if shape[1] != parameter.shape[1]:
+        fail("a map is sharded by columns, where the identity's part is not known",
+             expected="sharding by rows, as fully_shard does", found=str(list(shape)))
+    return offset[0], shape[0]
+
+
+@functools.cache
+def _identity(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.eye(width, dtype=dtype, device=device)
