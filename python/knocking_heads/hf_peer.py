@@ -7,10 +7,16 @@ the largest differences of log-probabilities and where greedy continuations part
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 NOT_INSTALLED = """kha export --verify: {name} is not installed
   next: pip install transformers"""
+
+
+def brings_model_file(folder: Path) -> bool:
+    """Whether the model is one of kha's own, whose code the export wrote beside it."""
+    return json.loads((folder / "config.json").read_text()).get("model_type") == "kha"
 
 
 def load(folder: Path, dtype):
@@ -18,7 +24,11 @@ def load(folder: Path, dtype):
     from transformers import AutoModelForCausalLM
 
     model, loading = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, output_loading_info=True, local_files_only=True
+        folder,
+        dtype=dtype,
+        output_loading_info=True,
+        local_files_only=True,
+        trust_remote_code=brings_model_file(folder),
     )
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if loading.get(kind):
@@ -85,6 +95,7 @@ def main(arguments: list[str]) -> int:
     try:
         import transformers
         from safetensors.torch import load_file
+        from transformers import dynamic_module_utils
     except ImportError as error:
         print(NOT_INSTALLED.format(name=error.name), file=sys.stderr)
         return 2
@@ -92,7 +103,9 @@ def main(arguments: list[str]) -> int:
     transformers.logging.disable_progress_bar()
     folder, ours, answer = map(Path, arguments)
     try:
-        answer.write_text(json.dumps(compare(folder, load_file(ours))))
+        with tempfile.TemporaryDirectory() as modules:  # transformers copies a model's code there
+            dynamic_module_utils.HF_MODULES_CACHE = modules
+            answer.write_text(json.dumps(compare(folder, load_file(ours))))
     except Exception as error:  # whatever the other program says of the model
         print(f"kha export --verify: transformers cannot run {folder}: {error}", file=sys.stderr)
         return 2

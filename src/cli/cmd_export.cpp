@@ -49,6 +49,14 @@ std::string folded_line(const ExportReport& report) {
                            report.folded.size() == 1 ? "" : "s");
 }
 
+std::string form_line(const ExportReport& report) {
+  if (report.why_model_file.empty()) return "  a plain model: opens without further code\n";
+  return fmt::format(
+      "  a kha model with its model file, because {}; in transformers: "
+      "from_pretrained(FOLDER, trust_remote_code=True)\n",
+      report.why_model_file);
+}
+
 void print_warnings(const ExportReport& report) {
   for (const auto& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
 }
@@ -61,6 +69,7 @@ void print_report(const Options& options, const ExportReport& report) {
   fmt::print("wrote {}: {}, {}, {} bytes of tensors in {} file{}\n", options.out,
              report.architecture.class_name, report.model.dtype, report.bytes, report.files,
              report.files == 1 ? "" : "s");
+  fmt::print("{}", form_line(report));
 }
 
 nlohmann::ordered_json report_json(const Options& options, const ExportReport& report) {
@@ -69,6 +78,8 @@ nlohmann::ordered_json report_json(const Options& options, const ExportReport& r
           {"model_type", report.architecture.model_type},
           {"architecture", report.architecture.class_name},
           {"dtype", report.model.dtype},
+          {"trust_remote_code", !report.why_model_file.empty()},
+          {"why_model_file", report.why_model_file},
           {"files", report.files},
           {"bytes", report.bytes},
           {"folded", report.folded.size()},
@@ -104,7 +115,7 @@ int run(Options options) {
   options.model = resolve_model_folder(options.model).string();
   if (options.to == "gguf") return run_gguf(options);
   if (!options.dtype.empty()) options.how.dtype = types.at(options.dtype);
-  const ExportReport report = export_to_hugging_face(options.model, options.out, options.how);
+  const ExportReport report = export_model(options.model, options.out, options.how);
   if (!options.json) print_report(options, report);
   std::fflush(stdout);
   std::optional<ExportProof> proof;
@@ -135,6 +146,8 @@ std::function<int()> add(CLI::App& app) {
   app.add_option("--shard-size", options->how.shard_size, "bytes of tensors a file, e.g. 5GB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->capture_default_str();
+  app.add_flag("--keep-maps", options->how.keep_maps,
+               "do not fold linear maps: a model with its model file (trust_remote_code)");
   CLI::Option* verify =
       app.add_flag("--verify", options->verify,
                    "load the result in transformers and compare log-probabilities and greedy text");

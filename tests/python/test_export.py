@@ -148,22 +148,6 @@ def test_the_tokenizer_goes_along_and_code_and_old_weights_do_not(kha, tmp_path)
         "tokenizer_config.json"}
 
 
-@pytest.mark.parametrize("kha_object, reason", [
-    ({"v": "mlp"}, "the mlp map on v of layer 0 does not fold away"),
-    (LATENT | {"attention": "gla", "latent_heads": 2}, "attention `gla`"),
-    ({"attention": "gta", "rope_head_dim": 4}, "attention `gta`"),
-])
-def test_what_has_no_plain_architecture_is_said(kha, tmp_path, kha_object, reason):
-    write_model(tmp_path / "in", maps={"v": "mlp"})
-    config = json.loads((tmp_path / "in/config.json").read_text())
-    config |= {"kha": kha_object, "num_key_value_heads": 6}
-    (tmp_path / "in/config.json").write_text(json.dumps(config))
-    result = export(kha, tmp_path / "in", tmp_path / "out")
-    assert result.returncode == 2 and "no plain architecture computes this model" in result.stderr
-    assert reason in result.stderr and "next:" in result.stderr
-    assert not (tmp_path / "out").exists()
-
-
 def test_values_that_the_type_cannot_hold_are_refused(kha, tmp_path):
     write_model(tmp_path / "in")
     tensors = load_file(tmp_path / "in/model.safetensors")

@@ -20,6 +20,7 @@ namespace kha {
 struct ExportOptions {
   std::optional<DType> dtype = {};           // of every tensor; none: as stored
   std::uint64_t shard_size = 5'000'000'000;  // bytes of tensors a file; one larger tensor is alone
+  bool keep_maps = false;                    // linear maps too (export_model)
 };
 
 struct ExportReport {
@@ -29,6 +30,7 @@ struct ExportReport {
   std::vector<std::string> changes;   // sentences: what else differs from the tensors as stored
   std::vector<std::string> warnings;  // of check_tensors
   std::vector<std::string> left_out;  // files and folders that were not taken along
+  std::string why_model_file = {};    // of the form with a model file: why it is not plain
   bool rounded = false;               // some tensor is not the bytes that were stored
   std::size_t files = 0;              // of tensors
   std::uint64_t bytes = 0;            // of tensors
@@ -43,5 +45,11 @@ struct ExportReport {
 ExportReport export_to_hugging_face(const std::filesystem::path& in,
                                     const std::filesystem::path& out,
                                     const ExportOptions& options = {});
+
+// The plain form above where a public architecture computes the model, and no maps are to be kept;
+// else every tensor as it is, `model_type: kha` and a model file, with which transformers opens it
+// (trust_remote_code). Errors: as above but for the architecture.
+ExportReport export_model(const std::filesystem::path& in, const std::filesystem::path& out,
+                          const ExportOptions& options = {});
 
 }  // namespace kha

@@ -4,6 +4,7 @@
 
 #include "core/exchange/architecture_edits.h"
 #include "core/exchange/exported_config.h"
+#include "core/exchange/linear_maps.h"
 #include "core/exchange/sharded_weights.h"
 #include "core/surgery/new_folder.h"
 #include "core/surgery/side_files.h"
@@ -16,24 +17,6 @@ namespace kha {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Linear maps fold away whatever they hold; what else is in the model stays.
-ModelConfig without_linear_maps(ModelConfig config) {
-  std::vector<LayerKnocks> layers;
-  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    LayerKnocks knocks = config.knocks.at(layer);
-    for (const KnockSlot slot : knock_slots) {
-      if (knocks.at(slot) == KnockKind::linear) knocks.at(slot) = KnockKind::none;
-    }
-    layers.push_back(knocks);
-  }
-  config.knocks = as_model_knocks(layers);
-  return config;
-}
-
-std::string config_name(DType dtype) {
-  return dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
-}
 
 // What is not trained (selection biases) keeps its type: rounded, it would choose other experts.
 std::vector<PlannedTensor> plan_tensors(const ModelFiles& files, const FoldPlan& plan,
@@ -85,7 +68,7 @@ ExportReport export_to_hugging_face(const fs::path& in, const fs::path& out,
   add_architecture_edits(plan.after, plan.edits, report.changes);
   const auto tensors = plan_tensors(files, plan, options.dtype);
   // That of the tensors: what the model's own file says of them may be false.
-  report.model.dtype = config_name(tensors.front().spec.dtype);
+  report.model.dtype = name_in_config(tensors.front().spec.dtype);
   report.rounded = std::any_of(tensors.begin(), tensors.end(),
                                [&](const auto& tensor) { return rounds(files, tensor); });
   NewFolder folder(out);

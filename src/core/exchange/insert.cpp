@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/exchange/model_file.h"
 #include "core/exchange/sharded_weights.h"
 #include "core/surgery/new_folder.h"
 #include "core/surgery/side_files.h"
@@ -83,12 +84,14 @@ std::vector<PlannedTensor> plan_tensors(const ModelFiles& files, InsertReport& r
 }
 
 void write_settings(const fs::path& in, const fs::path& folder, InsertReport& report) {
-  report.left_out = copy_side_files(in, folder).left_out;
+  report.left_out = copy_side_files(in, folder, /*model_code=*/false).left_out;
   if (!fs::exists(folder / "generation_config.json")) {
     write_file_atomically(folder / "generation_config.json",
                           std::string_view(to_generation_config_json(report.after)));
   }
-  write_file_atomically(folder / "config.json", std::string_view(to_config_json(report.after)));
+  write_file_atomically(folder / "config.json",
+                        std::string_view(config_json_with_model_file(report.after)));
+  write_model_file(folder);
   check_tensors(ModelFiles::open(folder), read_model_config(folder));
 }
 

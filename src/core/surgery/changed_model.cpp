@@ -39,7 +39,7 @@ SideFiles write_changed_model(const fs::path& in, const ModelFiles& files, const
   NewFolder place(out);
   const fs::path& folder = place.folder();
   write_edited_weights(files, names_of(after), changes, folder);
-  SideFiles side = copy_side_files(in, folder);
+  SideFiles side = copy_side_files(in, folder, /*model_code=*/!after.plain());
   if (!fs::exists(folder / "generation_config.json")) {
     write_file_atomically(folder / "generation_config.json",
                           std::string_view(to_generation_config_json(after)));
