@@ -10,7 +10,8 @@ from hf_models import IDS
 from model_file_models import (AUTO_MAP, PARTS, SIGMOID, description, engine, logits, randomise,
                                their_model, write_byte_tokenizer, write_folder)
 from torch.nn.functional import cross_entropy
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, GenerationConfig
+from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, DynamicCache,
+                          GenerationConfig)
 
 GREEDY = GenerationConfig(max_new_tokens=12, do_sample=False, pad_token_id=0)
 # Small: three layers with maps of several kinds.
@@ -56,6 +57,9 @@ def test_generation_with_the_cache_is_generation_without_and_the_engines(
     model.generation_config = GREEDY  # an end mark is a token like others here
     cached = model.generate(prompt, generation_config=GREEDY)
     assert torch.equal(cached, model.generate(prompt, generation_config=GREEDY, use_cache=False))
+    static = GenerationConfig(max_new_tokens=12, do_sample=False, pad_token_id=0,
+                              cache_implementation="static")
+    assert torch.equal(cached, model.generate(prompt, generation_config=static))
     ours = engine(kha, folder, tmp_path, IDS[:17], continued=12)["continuation"]
     assert cached[0, 17:].tolist() == ours.tolist()
 
@@ -144,6 +148,8 @@ def test_gradient_checkpointing_changes_no_gradient(model_of, system, experts):
                if value is not None)
     maps = [value for name, value in found[0].items() if "knock" in name]
     assert maps and all(value.abs().max() > 0 for value in maps)
+    with pytest.raises(ValueError, match="a cache cannot be used"):
+        model(ids, past_key_values=DynamicCache())
 
 
 @pytest.mark.parametrize("system, experts", [("gqa", True), ("mla", False)])

@@ -96,10 +96,20 @@ class KhaAttention(nn.Module):
         query, kept = self.project(hidden_states, position_embeddings)
         kept = [each.transpose(1, 2) for each in kept]
         if cache is not None:
-            kept = cache.update(*kept, self.layer_idx)
+            kept = self.cached(kept, cache)
         key, value = self.form(*kept)
         made, weights = self.attend(query.transpose(1, 2), key, value, attention_mask, **kwargs)
         return self.o_proj(self.gathered(made)), weights
+
+    def cached(self, kept, cache):
+        """What is kept of all positions. A cache has one number of heads for its two tensors:
+        where theirs differ, heads lie side by side in it."""
+        counts = [each.shape[1] for each in kept]
+        if counts[0] == counts[1]:
+            return cache.update(*kept, self.layer_idx)
+        rows = [each.transpose(1, 2).flatten(2).unsqueeze(1) for each in kept]
+        found = cache.update(*rows, self.layer_idx)
+        return [x[:, 0].unflatten(-1, (n, -1)).transpose(1, 2) for n, x in zip(counts, found)]
 
     def form(self, key, value):
         return key, value

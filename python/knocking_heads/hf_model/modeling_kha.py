@@ -43,6 +43,7 @@ ATTENTION = {
 # transformers has renamed these between its versions.
 CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
 MASK_ARGUMENTS = set(inspect.signature(create_causal_mask).parameters)
+MAJOR_VERSION = int(transformers_version.split(".")[0])
 TIED = {"lm_head.weight": "model.embed_tokens.weight"}
 
 
@@ -183,7 +184,9 @@ class KhaModel(KhaPreTrainedModel):
         cache = past_key_values if cache is None else cache
         use_cache = self.config.use_cache if use_cache is None else use_cache
         if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
-            cache, use_cache = None, False
+            if cache is not None:
+                raise ValueError("a cache cannot be used where layers run again in backward")
+            use_cache = False
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
         mask = self._mask(embeds, attention_mask, cache, position_ids)
@@ -219,8 +222,8 @@ class KhaModel(KhaPreTrainedModel):
 class KhaForCausalLM(KhaPreTrainedModel, GenerationMixin):
     """The decoder and its output matrix, which may be the embedding."""
 
-    _tied_weights_keys = TIED if int(transformers_version.split(".")[0]) >= 5 else list(TIED)
-    _tp_plan = {"lm_head": "colwise_rep"}
+    _tied_weights_keys = TIED if MAJOR_VERSION >= 5 else list(TIED)
+    _tp_plan = {"lm_head": "colwise_gather_output" if MAJOR_VERSION >= 5 else "colwise_rep"}
     _pp_plan = {"lm_head": (["hidden_states"], ["logits"])}
 
     def __init__(self, config):
