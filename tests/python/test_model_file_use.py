@@ -144,8 +144,8 @@ def test_gradient_checkpointing_changes_no_gradient(model_of, system, experts):
         ids = torch.tensor([IDS[:24], IDS[30:54]])
         model(ids, labels=ids).loss.backward()
         found.append({name: value.grad for name, value in model.named_parameters()})
-    assert all(torch.equal(value, found[1][name]) for name, value in found[0].items()
-               if value is not None)
+    assert all(torch.allclose(value, found[1][name], rtol=1e-9, atol=1e-12)
+               for name, value in found[0].items() if value is not None)
     maps = [value for name, value in found[0].items() if "knock" in name]
     assert maps and all(value.abs().max() > 0 for value in maps)
     with pytest.raises(ValueError, match="a cache cannot be used"):
@@ -191,9 +191,9 @@ def test_labels_kept_logits_embeddings_and_positions(model_of):
         made = model(ids, labels=labels)
         assert torch.allclose(made.loss, cross_entropy(
             made.logits[:, 4:-1].reshape(-1, 257).float(), ids[:, 5:].reshape(-1)))
-        assert torch.equal(model(ids, logits_to_keep=3).logits, made.logits[:, -3:])
+        assert torch.allclose(model(ids, logits_to_keep=3).logits, made.logits[:, -3:])
         chosen = torch.tensor([2, 7])
-        assert torch.equal(model(ids, logits_to_keep=chosen).logits, made.logits[:, chosen])
+        assert torch.allclose(model(ids, logits_to_keep=chosen).logits, made.logits[:, chosen])
         embeds = model.get_input_embeddings()(ids)
         assert torch.equal(model(inputs_embeds=embeds).logits, made.logits)
         shifted = model(ids, position_ids=torch.arange(24).unsqueeze(0) + 100).logits
