@@ -3,10 +3,10 @@ PRESET ?= cpu
 export PRESET JOBS KHA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench evidence asan clean
+.PHONY: help build test test-interop demo bench evidence asan clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PRESET=cpu|ci         the CMake preset; ci makes warnings errors"
 	@echo "  JOBS=N                compile jobs (default: cores, at most one for 2 GB of memory)"
@@ -18,6 +18,9 @@ build:  ## install what is missing, build, install into .venv (program: .venv/bi
 
 test: build  ## build, then every C++ and Python test in one run
 	@scripts/test $(ARGS)
+
+test-interop: build  ## exports in llama.cpp, which ARGS=--install brings (some ten minutes)
+	@scripts/test-interop $(ARGS)
 
 demo: build  ## build, then the demonstration
 	@scripts/demo

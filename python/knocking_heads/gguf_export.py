@@ -16,16 +16,17 @@ from user_error import UserError, print_error  # noqa: E402
 
 try:
     import gguf
-    from gguf_model.architecture import add_architecture_keys, architecture_of
-    from gguf_model.plain_folder import PlainFolder
-    from gguf_model.strict_keys import KeyWriter
-    from gguf_model.tensor_data import OUTPUT_TYPES, summary, write_tensors
-    from gguf_model.tensor_plan import TensorPlanner
-    from gguf_model.vocabulary import Vocabulary, vocabulary_of
-except ImportError as missing:
-    print(f"error: writing GGUF needs the package {missing.name}\n"
-          "  next:     pip install gguf", file=sys.stderr)
+except ImportError:
+    print("error: writing GGUF needs the package gguf\n  next:     pip install gguf",
+          file=sys.stderr)
     sys.exit(2)
+
+from gguf_model.architecture import add_architecture_keys, architecture_of  # noqa: E402
+from gguf_model.plain_folder import PlainFolder  # noqa: E402
+from gguf_model.strict_keys import KeyWriter  # noqa: E402
+from gguf_model.tensor_data import OUTPUT_TYPES, summary, write_tensors  # noqa: E402
+from gguf_model.tensor_plan import TensorPlanner  # noqa: E402
+from gguf_model.vocabulary import Vocabulary, vocabulary_of  # noqa: E402
 
 
 def add_general_keys(writer: KeyWriter, name: str, dtype: str) -> None:

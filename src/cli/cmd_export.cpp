@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/export_gguf.h"
 #include "cli/verify_export.h"
+#include "cli/verify_gguf.h"
 #include "kha/core/error.h"
 #include "kha/core/export.h"
 #include "kha/core/model_folder.h"
@@ -89,25 +90,33 @@ nlohmann::ordered_json report_json(const Options& options, const ExportReport& r
           {"verification", nullptr}};
 }
 
+nlohmann::ordered_json gguf_json(const Options& options, const GgufFile& written) {
+  nlohmann::ordered_json json = written.file;
+  json.update({{"model", options.model},
+               {"out", options.out},
+               {"folded", written.plain.folded.size()},
+               {"changes", written.plain.changes},
+               {"verification", nullptr}});
+  return json;
+}
+
 int run_gguf(const Options& options) {
   const GgufFile written = export_to_gguf(options.model, options.out, options.dtype);
   print_warnings(written.plain);
   for (const auto& warning : written.file.at("warnings")) {
     fmt::print(stderr, "warning: {}\n", warning.get<std::string>());
   }
-  if (options.json) {
-    nlohmann::ordered_json json = written.file;
-    json.update({{"model", options.model},
-                 {"out", options.out},
-                 {"folded", written.plain.folded.size()},
-                 {"changes", written.plain.changes},
-                 {"verification", nullptr}});
-    fmt::print("{}\n", json.dump(2));
-    return 0;
+  if (!options.json) fmt::print("{}", in_words(written, options.model, options.out));
+  std::fflush(stdout);
+  ExportProof proof{true, "not verified: --verify loads it in llama.cpp\n", nullptr};
+  if (options.verify) {
+    proof = verify_gguf(options.model, options.out, written, options.dtype, options.text);
   }
-  fmt::print("{}", in_words(written, options.model, options.out));
-  fmt::print("not verified: --verify loads it in llama.cpp\n");
-  return 0;
+  auto json = gguf_json(options, written);
+  json["verification"] = proof.json;
+  fmt::print("{}", options.json ? json.dump(2) + "\n" : proof.text);
+  if (options.json && options.verify && proof.json.is_null()) fmt::print(stderr, "{}", proof.text);
+  return static_cast<int>(proof.equal ? ExitCode::good : ExitCode::check_failed);
 }
 
 int run(Options options) {
@@ -148,9 +157,9 @@ std::function<int()> add(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--keep-maps", options->how.keep_maps,
                "do not fold linear maps: a model with its model file (trust_remote_code)");
-  CLI::Option* verify =
-      app.add_flag("--verify", options->verify,
-                   "load the result in transformers and compare log-probabilities and greedy text");
+  CLI::Option* verify = app.add_flag(
+      "--verify", options->verify,
+      "load the result in transformers or llama.cpp and compare log-probabilities and greedy text");
   app.add_option("--text", options->text,
                  "a text file or folder to verify on, may be repeated; none: the tokenizer.json")
       ->needs(verify)

@@ -40,15 +40,6 @@ struct Difference {
   std::string before;  // what stands before it in the text
 };
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const Character character = character_at(text, at);
-    if (!character.valid()) return false;
-    at += character.length;
-  }
-  return true;
-}
-
 // What the package gives for the texts, a list of {"plain", "special", "decoded"}.
 Json ask_package(const Options& options, const std::vector<NamedText>& texts) {
   const auto peer = program_beside("kha-tokenizer-peer");

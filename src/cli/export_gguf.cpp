@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "cli/beside.h"
+#include "cli/engine_logits.h"
 #include "core/surgery/new_folder.h"
 #include "kha/core/error.h"
-#include "kha/core/mapped_file.h"
 #include "kha/core/model_tokenizer.h"
 
 namespace kha::cli {
@@ -25,12 +25,6 @@ void run_companion(const std::vector<std::string>& arguments) {
   fail({.what = "no GGUF file was written",
         .found = fmt::format("kha-gguf-export ended with exit code {}", code),
         .cause = "said above"});
-}
-
-Json read_report(const fs::path& file) {
-  const MappedFile mapped = MappedFile::open(file);
-  const auto* begin = reinterpret_cast<const char*>(mapped.bytes().data());
-  return Json::parse(begin, begin + mapped.bytes().size());
 }
 
 // Before anything large is written. Bytes without a tokenizer.json need no check.
@@ -79,7 +73,7 @@ GgufFile export_to_gguf(const fs::path& model, const fs::path& out, const std::s
   run_companion({plain.string(), (folder.folder() / "model.gguf").string(), "--dtype",
                  dtype.empty() ? written.plain.model.dtype : dtype, "--name", out.stem().string(),
                  "--report", report.string()});
-  written.file = read_report(report);
+  written.file = read_answer(report);
   folder.commit_file("model.gguf");
   return written;
 }

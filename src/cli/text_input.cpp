@@ -6,9 +6,19 @@
 #include <iterator>
 
 #include "core/data/file_list.h"
+#include "core/tokenizer/unicode.h"
 #include "kha/core/mapped_file.h"
 
 namespace kha::cli {
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const Character character = character_at(text, at);
+    if (!character.valid()) return false;
+    at += character.length;
+  }
+  return true;
+}
 
 std::string read_standard_input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kha::cli {
@@ -17,5 +18,8 @@ std::vector<NamedText> read_texts(const std::vector<std::string>& texts,
                                   const std::vector<std::string>& paths, bool or_input);
 
 std::string read_standard_input();
+
+// Whether it can be given to programs that take characters alone.
+bool is_utf8(std::string_view text);
 
 }  // namespace kha::cli

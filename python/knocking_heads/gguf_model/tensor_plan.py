@@ -1,5 +1,6 @@
 """Which tensors of a plain folder become which of the file, and how they change."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from .plain_folder import PlainFolder
 
 EXPERT = re.compile(r"(model\.layers\.\d+\.mlp\.experts)\.(\d+)\.(\w+_proj)\.weight")
 ROUTER = "ffn_gate_inp"
+LATENTS = {"q_a_proj": "q_lora_rank", "kv_a_proj_with_mqa": "kv_lora_rank"}  # rows before a norm
+LATENT_EPSILON = 1e-6
 
 
 def unchanged(values: np.ndarray) -> np.ndarray:
@@ -54,6 +57,17 @@ def key_half(heads: int, keys: int) -> Callable[[np.ndarray], np.ndarray]:
 def value_half(heads: int, keys: int) -> Callable[[np.ndarray], np.ndarray]:
     def change(both: np.ndarray) -> np.ndarray:
         return both.reshape(heads, -1, both.shape[-1])[:, keys:]
+
+    return change
+
+
+def scaled_rows(count: int, factor: float) -> Callable[[np.ndarray], np.ndarray]:
+    """The first rows times a factor, rounded once."""
+
+    def change(rows: np.ndarray) -> np.ndarray:
+        changed = rows.astype(np.float64)
+        changed[:count] *= factor
+        return changed.astype(np.float32)
 
     return change
 
@@ -116,7 +130,15 @@ class TensorPlanner:
             return to_adjacent_pairs(self.folder.config["num_attention_heads"])
         if self.architecture.adjacent_pairs and "self_attn.k_proj." in name:
             return to_adjacent_pairs(self.folder.config["num_key_value_heads"])
+        for projection, latent in LATENTS.items():
+            if f"self_attn.{projection}." in name and self.epsilon_factor() != 1:
+                return scaled_rows(self.folder.config[latent], self.epsilon_factor())
         return unchanged
+
+    def epsilon_factor(self) -> float:
+        """The DeepSeek classes leave the latents' norms at 1e-6, llama.cpp gives them the epsilon
+        e of the others: x s / sqrt(mean(x^2) s^2 + e) is x / sqrt(mean(x^2) + e / s^2)."""
+        return math.sqrt(self.folder.config["rms_norm_eps"] / LATENT_EPSILON)
 
     def latent_halves(self, name: str, shape: tuple[int, ...]) -> list[PlannedTensor]:
         config = self.folder.config
