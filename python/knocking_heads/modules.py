@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from .errors import fail
 from .operators import knock_gate, knock_linear, knock_mlp
 from .settings import STARTS, TENSORS, check_kind
-from .shards import identity_part
+from .shards import start_at_identity
 
 
 class MapMatrix(nn.Module):
@@ -75,9 +75,7 @@ class KnockingHeads(nn.Module):
                 if self.start == "random":
                     parameter.normal_(0, self.std)
                 elif identity:
-                    # torch's own eye_ writes a whole identity into every process's part.
-                    own, start = identity_part(parameter)
-                    own.copy_(start)
+                    start_at_identity(parameter)
                 else:
                     parameter.zero_()
 

@@ -22,6 +22,15 @@ def identity_part(parameter: Tensor) -> tuple[Tensor, Tensor]:
     return part, _identity(parameter.shape[1], part.dtype, part.device)[first : first + count]
 
 
+def start_at_identity(parameter: Tensor) -> None:
+    """Makes the whole matrix the identity, wherever its rows lie."""
+    if hasattr(parameter, "to_local"):  # torch's eye_ would write a whole identity into each part
+        own, start = identity_part(parameter)
+        own.copy_(start)
+    else:
+        torch.nn.init.eye_(parameter)
+
+
 def _rows_here(parameter: Any) -> tuple[int, int]:
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
