@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "kha/core/cut_file.h"
 #include "kha/core/nearest_name.h"
 #include "kha/core/version.h"
 
@@ -43,6 +44,7 @@ int run_program(const std::string& name, const std::string& description,
   CLI::App app(description, name);
   app.set_version_flag("--version", name + " " + version());
   app.require_subcommand(1);
+  report_cut_files();
   std::vector<std::pair<CLI::App*, std::function<int()>>> parsed;
   for (const auto& command : commands) {
     CLI::App* sub = app.add_subcommand(command.name, command.summary);

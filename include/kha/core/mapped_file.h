@@ -18,6 +18,11 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return bytes_; }
+
+  // The whole pages within `part`, a part of bytes(), leave the resident memory until they are
+  // touched again.
+  void let_go(std::span<const std::byte> part) const;
+
   const std::filesystem::path& path() const { return path_; }
 
  private:

@@ -26,6 +26,7 @@ class ModelFiles {
   const TensorInfo* find(std::string_view name) const;  // nullptr when absent
   const TensorInfo& at(std::string_view name) const;    // fails with the nearest name
   std::span<const std::byte> bytes(std::string_view name) const;
+  void let_go(std::string_view name) const;  // see SafetensorsFile
 
   // Element values, row-major. Errors: absent, or neither F64, F32, F16 nor BF16.
   std::vector<double> as_double(std::string_view name) const;
@@ -36,14 +37,19 @@ class ModelFiles {
   std::uint64_t data_bytes() const;  // of all tensors
 
  private:
+  struct Place {
+    std::size_t file = 0;  // index in files_
+    const TensorInfo* info = nullptr;
+  };
+
   explicit ModelFiles(std::vector<SafetensorsFile> files, std::filesystem::path path);
-  std::size_t file_index(std::string_view name) const;
-  void require_convertible(const TensorInfo& info, std::size_t file) const;
+  Place place(std::string_view name) const;  // fails with the nearest name
+  std::span<const std::byte> convertible_bytes(const Place& place) const;
 
   std::filesystem::path path_;
   std::vector<SafetensorsFile> files_;
   std::vector<std::string> names_;
-  std::unordered_map<std::string, std::size_t> file_of_;  // name -> index in files_
+  std::unordered_map<std::string_view, Place> places_;  // where there are several files
 };
 
 }  // namespace kha

@@ -50,6 +50,10 @@ class SafetensorsFile {
   std::span<const std::byte> bytes(const TensorInfo& info) const;   // not necessarily aligned
   std::span<const std::byte> bytes(std::string_view name) const { return bytes(at(name)); }
 
+  // For whoever goes through a file larger than the memory: the bytes of a tensor no longer count
+  // as resident. They stay valid, and are read again when touched.
+  void let_go(const TensorInfo& info) const { file_.let_go(bytes(info)); }
+
   // Empty when the file has no `__metadata__`, or a null or empty one.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return file_.path(); }
@@ -60,7 +64,7 @@ class SafetensorsFile {
 
   MappedFile file_;
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string, std::size_t> index_;
+  std::unordered_map<std::string_view, std::size_t> index_;  // of names in tensors_
   std::map<std::string, std::string> metadata_;
   std::span<const std::byte> data_;
 };

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -12,6 +14,7 @@
 
 #include "core/store/file_descriptor.h"
 #include "core/store/file_errors.h"
+#include "core/store/mapping_table.h"
 #include "kha/core/error.h"
 #include "kha/core/nearest_name.h"
 
@@ -74,7 +77,18 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   if (size == 0) return MappedFile(path, {});
   void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (start == MAP_FAILED) fail_reading(path, errno);
-  return MappedFile(path, {static_cast<const std::byte*>(start), size});
+  const std::span bytes(static_cast<const std::byte*>(start), size);
+  remember_mapping(bytes, path);
+  return MappedFile(path, bytes);
+}
+
+void MappedFile::let_go(std::span<const std::byte> part) const {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t first = (begin + page - 1) / page * page;
+  const std::uintptr_t end = (begin + part.size()) / page * page;
+  // Advice: where it is not taken, the pages merely stay.
+  if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
 }
 
 MappedFile::MappedFile(std::filesystem::path path, std::span<const std::byte> bytes)
@@ -90,7 +104,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  forget_mapping(bytes_);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace kha

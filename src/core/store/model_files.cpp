@@ -72,43 +72,60 @@ ModelFiles ModelFiles::open(const fs::path& folder_or_file) {
 
 ModelFiles::ModelFiles(std::vector<SafetensorsFile> files, fs::path path)
     : path_(std::move(path)), files_(std::move(files)) {
+  std::size_t count = 0;
+  for (const SafetensorsFile& file : files_) count += file.tensors().size();
+  names_.reserve(count);
+  for (const SafetensorsFile& file : files_) {
+    for (const TensorInfo& tensor : file.tensors()) names_.push_back(tensor.name);
+  }
+  if (files_.size() == 1) return;  // which has a table of its own
+  places_.reserve(count);
   for (std::size_t i = 0; i < files_.size(); ++i) {
     for (const TensorInfo& tensor : files_[i].tensors()) {
-      names_.push_back(tensor.name);
-      file_of_.emplace(tensor.name, i);
+      places_.emplace(tensor.name, Place{i, &tensor});
     }
   }
 }
 
 const TensorInfo* ModelFiles::find(std::string_view name) const {
-  const auto found = file_of_.find(std::string(name));
-  return found == file_of_.end() ? nullptr : files_[found->second].find(name);
+  if (files_.size() == 1) return files_.front().find(name);
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : found->second.info;
 }
 
-std::size_t ModelFiles::file_index(std::string_view name) const {
-  const auto found = file_of_.find(std::string(name));
-  if (found != file_of_.end()) return found->second;
+ModelFiles::Place ModelFiles::place(std::string_view name) const {
+  if (files_.size() == 1) {
+    if (const TensorInfo* info = files_.front().find(name)) return {0, info};
+  } else if (const auto found = places_.find(name); found != places_.end()) {
+    return found->second;
+  }
   fail({.what = "the model has no tensor `" + shown(name) + "`" + did_you_mean(name, names_),
         .where = path_.string(),
         .found = std::to_string(names_.size()) + " other tensors"});
 }
 
-const TensorInfo& ModelFiles::at(std::string_view name) const {
-  return files_[file_index(name)].at(name);
-}
+const TensorInfo& ModelFiles::at(std::string_view name) const { return *place(name).info; }
 
 std::span<const std::byte> ModelFiles::bytes(std::string_view name) const {
-  return files_[file_index(name)].bytes(name);
+  const Place found = place(name);
+  return files_[found.file].bytes(*found.info);
+}
+
+void ModelFiles::let_go(std::string_view name) const {
+  const Place found = place(name);
+  files_[found.file].let_go(*found.info);
 }
 
 const fs::path& ModelFiles::file_of(std::string_view name) const {
-  return files_[file_index(name)].path();
+  return files_[place(name).file].path();
 }
 
-void ModelFiles::require_convertible(const TensorInfo& info, std::size_t file) const {
-  if (is_convertible(info.dtype)) return;
+std::span<const std::byte> ModelFiles::convertible_bytes(const Place& place) const {
+  const TensorInfo& info = *place.info;
+  const SafetensorsFile& file = files_[place.file];
+  if (is_convertible(info.dtype)) return file.bytes(info);
   fail({.what = "the tensor is not of a floating type that kha computes with",
-        .where = files_[file].path().string() + ", tensor " + shown(info.name),
+        .where = file.path().string() + ", tensor " + shown(info.name),
         .expected = "F64, F32, F16 or BF16",
         .found = std::string(safetensors_name(info.dtype)),
         .cause = "the model is quantised, or this tensor is no weight",
@@ -116,15 +133,13 @@ void ModelFiles::require_convertible(const TensorInfo& info, std::size_t file) c
 }
 
 std::vector<double> ModelFiles::as_double(std::string_view name) const {
-  const TensorInfo& info = at(name);
-  require_convertible(info, file_index(name));
-  return to_doubles(info.dtype, bytes(name));
+  const Place found = place(name);
+  return to_doubles(found.info->dtype, convertible_bytes(found));
 }
 
 std::vector<float> ModelFiles::as_float(std::string_view name) const {
-  const TensorInfo& info = at(name);
-  require_convertible(info, file_index(name));
-  return to_floats(info.dtype, bytes(name));
+  const Place found = place(name);
+  return to_floats(found.info->dtype, convertible_bytes(found));
 }
 
 std::uint64_t ModelFiles::data_bytes() const {

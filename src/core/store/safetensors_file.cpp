@@ -82,34 +82,43 @@ bool checked_byte_size(const TensorInfo& tensor, std::uint64_t& size) {
   return true;
 }
 
-// One tensor alone: its range, and its shape against its range.
-void check_tensor(const TensorInfo& tensor, std::uint64_t data_bytes,
-                  const std::filesystem::path& path) {
-  const std::string where = path.string() + ", tensor " + shown(tensor.name);
+std::string kind_of(const TensorInfo& tensor) {
+  return std::string(safetensors_name(tensor.dtype)) + " " + shape_text(tensor.shape);
+}
+
+[[noreturn]] void fail_range(const TensorInfo& tensor, std::uint64_t data_bytes,
+                             const std::string& where) {
   if (tensor.begin > tensor.end) {
     fail({.what = "a tensor ends before it begins",
           .where = where,
           .expected = "begin at or before end in data_offsets",
           .found = range_text(tensor)});
   }
-  if (tensor.end > data_bytes) {
-    fail({.what = "a tensor reaches past the end of the file",
-          .where = where,
-          .expected = "a range within the " + std::to_string(data_bytes) + " bytes of data",
-          .found = range_text(tensor),
-          .cause = cut_short,
-          .next = "download or write it again"});
+  fail({.what = "a tensor reaches past the end of the file",
+        .where = where,
+        .expected = "a range within the " + std::to_string(data_bytes) + " bytes of data",
+        .found = range_text(tensor),
+        .cause = cut_short,
+        .next = "download or write it again"});
+}
+
+// One tensor alone: its range, and its shape against its range.
+void check_tensor(const TensorInfo& tensor, std::uint64_t data_bytes,
+                  const std::filesystem::path& path) {
+  const auto where = [&] { return path.string() + ", tensor " + shown(tensor.name); };
+  if (tensor.begin > tensor.end || tensor.end > data_bytes) {
+    fail_range(tensor, data_bytes, where());
   }
   std::uint64_t size = 0;
-  const std::string kind =
-      std::string(safetensors_name(tensor.dtype)) + " " + shape_text(tensor.shape);
   if (!checked_byte_size(tensor, size)) {
-    fail({.what = "the shape of a tensor is too large for 64 bits", .where = where, .found = kind});
+    fail({.what = "the shape of a tensor is too large for 64 bits",
+          .where = where(),
+          .found = kind_of(tensor)});
   }
   if (size != tensor.byte_size()) {
     fail({.what = "the shape of a tensor does not match its bytes",
-          .where = where,
-          .expected = std::to_string(size) + " bytes for " + kind,
+          .where = where(),
+          .expected = std::to_string(size) + " bytes for " + kind_of(tensor),
           .found = std::to_string(tensor.byte_size()) + " bytes " + range_text(tensor)});
   }
 }
@@ -161,12 +170,17 @@ SafetensorsFile::SafetensorsFile(MappedFile file) : file_(std::move(file)) {
   SafetensorsHeader header = parse_safetensors_header(text, file_.path());
   tensors_ = std::move(header.tensors);
   metadata_ = std::move(header.metadata);
-  for (const TensorInfo& tensor : tensors_) check_tensor(tensor, data_.size(), file_.path());
-  std::stable_sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
+  const auto by_range = [](const TensorInfo& a, const TensorInfo& b) {
     return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
-  });
-  check_cover(tensors_, data_.size(), file_.path());
+  };
+  if (!std::is_sorted(tensors_.begin(), tensors_.end(), by_range)) {
+    std::stable_sort(tensors_.begin(), tensors_.end(), by_range);
+  }
+  index_.reserve(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
+  if (index_.size() < tensors_.size()) read_safetensors_header(text, file_.path());  // fails
+  for (const TensorInfo& tensor : tensors_) check_tensor(tensor, data_.size(), file_.path());
+  check_cover(tensors_, data_.size(), file_.path());
 }
 
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
@@ -174,7 +188,7 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
 }
 
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {
-  const auto found = index_.find(std::string(name));
+  const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 

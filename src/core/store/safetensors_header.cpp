@@ -5,6 +5,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "core/store/plain_header.h"
 #include "core/store/wording.h"
 #include "kha/core/error.h"
 
@@ -221,6 +222,12 @@ void HeaderReader::end_tensor() {
 
 SafetensorsHeader parse_safetensors_header(std::string_view text,
                                            const std::filesystem::path& path) {
+  if (auto plain = scan_plain_header(text)) return std::move(*plain);
+  return read_safetensors_header(text, path);
+}
+
+SafetensorsHeader read_safetensors_header(std::string_view text,
+                                          const std::filesystem::path& path) {
   // The JSON library takes a zero byte for the end of its input.
   const std::size_t zero = text.find('\0');
   if (zero != std::string_view::npos) {
