@@ -12,6 +12,7 @@
 #include "core/store/file_errors.h"
 #include "core/store/strict_json.h"
 #include "core/store/wording.h"
+#include "core/store/written_files.h"
 #include "kha/core/atomic_file.h"
 #include "kha/core/error.h"
 #include "kha/core/fail_point.h"
@@ -62,7 +63,9 @@ std::string manifest_text(const fs::path& root, const std::vector<fs::path>& fil
                           std::int64_t step) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const fs::path& file : files) {
-    const FileReport report = report_file(file);
+    // Of what was meant to be written, where this process wrote it: nothing is read again.
+    const auto known = report_of_written(file);
+    const FileReport report = known ? *known : report_file(file);
     list.push_back({{"path", file.lexically_relative(root).generic_string()},
                     {"size", report.size},
                     {"xxh3", to_hex(report.checksum)}});

@@ -21,7 +21,8 @@ struct Manifest {
   std::vector<ManifestFile> files;  // by path
 };
 
-// Reads every file below `folder` once and writes MANIFEST.json there, then syncs all of it.
+// Lists every file below `folder` in MANIFEST.json there, then syncs all of it. Files that this
+// process did not write are read once for their checksum.
 // Errors: no file, something that is neither file nor folder, those of the disk.
 void seal_folder(const std::filesystem::path& folder, std::int64_t step);
 
