@@ -9,6 +9,7 @@
 #include "core/description/family_keys.h"
 #include "core/description/object_reader.h"
 #include "core/description/rotary_keys.h"
+#include "core/store/strict_json.h"
 #include "kha/core/error.h"
 #include "kha/core/model_config.h"
 
@@ -143,6 +144,7 @@ void refuse_unsupported(ObjectReader& in) {
 }
 
 json parse_object(const std::string& text, const std::string& where) {
+  refuse_deep_json(text, where);
   json object = json::parse(text, nullptr, false);
   if (object.is_discarded() || !object.is_object()) {
     fail({.what = "this is not a JSON object",

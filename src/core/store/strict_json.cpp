@@ -12,8 +12,33 @@ namespace kha {
 
 using nlohmann::json;
 
+namespace {
+
+constexpr std::size_t deepest = 100;
+
+}  // namespace
+
+void refuse_deep_json(std::string_view text, const std::string& where) {
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') ++at;
+    if (in_string) continue;
+    if (c == '[' || c == '{') ++depth;
+    if ((c == ']' || c == '}') && depth > 0) --depth;
+    if (depth <= deepest) continue;
+    fail({.what = "the JSON file is nested too deeply",
+          .where = where + ", byte " + std::to_string(at),
+          .expected = "at most " + std::to_string(deepest) + " levels",
+          .cause = "the file is damaged, or was made to break programs that read it"});
+  }
+}
+
 json parse_strict_json(std::string_view text, const std::filesystem::path& path,
                        const std::string& kind) {
+  refuse_deep_json(text, path.string());
   std::vector<std::set<std::string>> open_objects;
   const auto reject_repeats = [&](int, json::parse_event_t event, json& parsed) {
     if (event == json::parse_event_t::object_start) open_objects.emplace_back();

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "core/store/strict_json.h"
 #include "core/tokenizer/bpe_tokenizer.h"
 #include "core/tokenizer/json_field.h"
 #include "core/tokenizer/tokenizer_folder.h"
@@ -15,6 +16,7 @@ namespace fs = std::filesystem;
 using Json = JsonField::Json;
 
 Json parsed(const std::string& text, const fs::path& file) {
+  refuse_deep_json(text, file.string());
   Json read = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (read.is_object()) return read;
   fail({.what = "the tokenizer file is not a JSON object",
