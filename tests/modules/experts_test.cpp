@@ -312,6 +312,33 @@ TEST(Mixture, BitsDoNotDependOnThreads) {
   }
 }
 
+// The second backward pass adds to the tensor that the first one left, and takes no other of its
+// size; an expert that has tokens in one pass alone keeps that pass's gradient.
+TEST(Mixture, GradientsOfLeavesAddUpInPlace) {
+  ExpertConfig c{.count = 40, .active = 2, .width = 32, .router = "softmax"};
+  const at::Tensor x = at::randn({2, 8, d}, at::kDouble);
+  const std::vector<std::string> names{"experts.gate_proj", "experts.up_proj", "experts.down_proj"};
+  const Parameters both = parameters_of(c);
+  std::vector<Parameters> each;
+  std::vector<at::Tensor> first;
+  int64_t peak = 0;
+  for (int64_t pass = 0; pass < 2; ++pass) {
+    each.push_back(parameters_of(c));
+    mixture_of(c, each.back())(x.narrow(0, pass, 1)).sum().backward();
+    const at::Tensor y = mixture_of(c, both)(x.narrow(0, pass, 1));
+    peak = CountingAllocator::peak_of([&] { y.sum().backward(); });
+    for (const auto& name : names) first.push_back(both.at(name).grad());
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const at::Tensor sum = both.at(names[i]).grad();
+    EXPECT_EQ(sum.data_ptr(), first[i].data_ptr()) << names[i];
+    EXPECT_TRUE(
+        at::allclose(sum, each[0].at(names[i]).grad() + each[1].at(names[i]).grad(), 1e-13, 1e-13))
+        << names[i];
+    EXPECT_LT(peak, static_cast<int64_t>(sum.nbytes())) << names[i];
+  }
+}
+
 TEST(Groups, EachIsMadeOnceByAThreadOfItsOwn) {
   const int64_t pairs = lone_group + 40;
   at::Tensor chosen = at::arange(pairs).remainder(10).add(1);  // of 12 experts, not 0 and not 11

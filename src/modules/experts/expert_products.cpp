@@ -7,6 +7,7 @@
 
 #include "kha/ops/layers.h"
 #include "modules/experts/expert_groups.h"
+#include "modules/experts/matrix_gradient.h"
 #include "modules/experts/token_rows.h"
 
 namespace kha {
@@ -75,17 +76,6 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
   }
 
  private:
-  // A gradient of matrices as one tensor: every group writes its own part, and where an expert had
-  // no token it is zero.
-  static Tensor fresh_gradient(bool wanted, const Tensor& matrices, const Assignment& assignment) {
-    if (!wanted) return {};
-    Tensor gradient = at::empty_like(matrices);
-    for (int64_t e = 0; e < assignment.experts(); ++e) {
-      if (assignment.count(e) == 0) gradient.select(0, e).zero_();
-    }
-    return gradient;
-  }
-
   class Backward {
    public:
     Backward(const variable_list& saved, const Assignment& assignment, const Tensor& grad,
@@ -97,13 +87,12 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
           assignment_(assignment),
           grad_(grad.flatten(0, -2)),
           pair_weight_(pair_weights(saved[1], assignment, x_.scalar_type())),
-          dx_(x_) {
-      const auto wanted = [&](size_t input) { return context->needs_input_grad(input); };
-      wants_x_ = wanted(0);
-      if (wanted(1)) dweights_ = at::empty_like(saved[1]);
-      dgate_ = fresh_gradient(wanted(2), saved[2], assignment);
-      dup_ = fresh_gradient(wanted(3), saved[3], assignment);
-      ddown_ = fresh_gradient(wanted(4), saved[4], assignment);
+          dx_(x_),
+          wants_x_(context->needs_input_grad(0)),
+          dgate_(context->needs_input_grad(2), saved[2], assignment),
+          dup_(context->needs_input_grad(3), saved[3], assignment),
+          ddown_(context->needs_input_grad(4), saved[4], assignment) {
+      if (context->needs_input_grad(1)) dweights_ = at::empty_like(saved[1]);
     }
 
     void add(const Group& group) {
@@ -113,16 +102,16 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
       const Tensor dy = grad_.index_select(0, tokens);
       // Of the inner values before their weight.
       Tensor dinner = dy.mm(matrices_.down_Edf.select(0, group.expert));
-      if (dweights_.defined() || ddown_.defined()) {
+      if (dweights_.defined() || ddown_.wanted()) {
         Tensor inner = ops::swiglu(gate, up);
         add_weights(group, dinner, inner);
-        if (ddown_.defined()) write(ddown_, group, dy, inner.mul_(weight));
+        if (ddown_.wanted()) ddown_.add(group, dy, inner.mul_(weight));
       }
       const auto [dgate, dup] = ops::swiglu_backward(dinner.mul_(weight), gate, up);
-      if (dgate_.defined() || dup_.defined()) {
+      if (dgate_.wanted() || dup_.wanted()) {
         const Tensor own = x_.index_select(0, tokens);
-        if (dgate_.defined()) write(dgate_, group, dgate, own);
-        if (dup_.defined()) write(dup_, group, dup, own);
+        if (dgate_.wanted()) dgate_.add(group, dgate, own);
+        if (dup_.wanted()) dup_.add(group, dup, own);
       }
       if (!wants_x_) return;
       Tensor dx = dgate.mm(matrices_.gate_Efd.select(0, group.expert));
@@ -131,7 +120,8 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
     }
 
     variable_list results() const {
-      return {wants_x_ ? dx_.result().view(shape_) : Tensor(), dweights_, {}, dgate_, dup_, ddown_};
+      const Tensor dx = wants_x_ ? dx_.result().view(shape_) : Tensor();
+      return {dx, dweights_, {}, dgate_.result(), dup_.result(), ddown_.result()};
     }
 
    private:
@@ -141,12 +131,6 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
       dweights_.view({-1}).index_copy_(0, group.of(assignment_.places_M), own);
     }
 
-    static void write(const Tensor& gradient, const Group& group, const Tensor& dy,
-                      const Tensor& x) {
-      Tensor own = gradient.select(0, group.expert);
-      at::mm_out(own, dy.t(), x);
-    }
-
     std::vector<int64_t> shape_;
     Tensor x_;
     ExpertMatrices matrices_;
@@ -154,8 +138,9 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
     const Assignment& assignment_;
     Tensor grad_, pair_weight_;
     TokenSum dx_;
-    bool wants_x_ = false;
-    Tensor dweights_, dgate_, dup_, ddown_;
+    bool wants_x_;
+    Tensor dweights_;
+    MatrixGradient dgate_, dup_, ddown_;
   };
 };
 
