@@ -112,23 +112,27 @@ double accumulate_gradient(const ModelConfig& config, const Parameters& paramete
                            const Arithmetic& arithmetic, const AuxiliaryLosses& losses,
                            ExpertCounts* counts) {
   RouterStep routers(config, losses, micro_batches);
-  const auto run = [&](const Batch& batch, const BatchTensors& tensors) {
-    const auto record = routers.record(batch, arithmetic.device);
-    Pass pass = run_layers(config, parameters, tensors, arithmetic, record);
-    if (record) routers.add(*record);
-    return pass;
-  };
-  if (routers.counts_first()) {
-    const at::NoGradGuard no_grad;
-    for (const auto& batch : micro_batches) {
-      run(batch, to_tensors(batch, packing, arithmetic.device));
-    }
-    routers.end_first_round();
-  }
   int64_t counted = 0;
   for (const auto& batch : micro_batches) counted += batch.counted_targets;
   const double scale = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
   double total = 0;
+  size_t uncounted = micro_batches.size();
+  const auto run = [&](const Batch& batch, const BatchTensors& tensors) {
+    const auto record = routers.record(batch, arithmetic.device);
+    Pass pass = run_layers(config, parameters, tensors, arithmetic, record);
+    if (!record || uncounted == 0) return pass;
+    routers.add(*record);
+    if (--uncounted == 0 && routers.counts_first()) routers.end_first_round();
+    return pass;
+  };
+  const auto count = [&](const Batch& batch) {
+    const at::NoGradGuard no_grad;
+    run(batch, to_tensors(batch, packing, arithmetic.device));
+  };
+  // What is counted last is the first to be learnt from, on one and the same pass.
+  for (size_t i = 1; i < micro_batches.size() && routers.counts_first(); ++i) {
+    count(micro_batches[i]);
+  }
   for (const auto& batch : micro_batches) {
     const BatchTensors tensors = to_tensors(batch, packing, arithmetic.device);
     total += backward(run(batch, tensors), tensors.targets.flatten(), scale, losses.output_z);

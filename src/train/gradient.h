@@ -44,8 +44,8 @@ at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters
 // Adds the gradient of (sum of all counted targets' losses) / (their number) to the parameters'
 // grad, one micro-batch after the other, so that cutting a batch changes nothing but rounding.
 // Returns the mean loss in nats, without the auxiliary losses, whose gradients are added too; with
-// a balance loss and several micro-batches every pass forward is made twice. `counts` takes the
-// load of the experts.
+// a balance loss and several micro-batches every pass forward but the first micro-batch's is made
+// twice. `counts` takes the load of the experts.
 double accumulate_gradient(const ModelConfig& config, const Parameters& parameters,
                            const std::vector<Batch>& micro_batches, const Packing& packing,
                            const Arithmetic& arithmetic, const AuxiliaryLosses& losses = {},

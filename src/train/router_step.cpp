@@ -38,14 +38,15 @@ RouterStep::RouterStep(const ModelConfig& config, const AuxiliaryLosses& losses,
       counts_(config.num_hidden_layers),
       shares_(config.num_hidden_layers) {
   for (const Batch& batch : micro_batches) tokens_ += text_tokens(batch);
+  if (!counts_first_) return;
+  for (at::Tensor& share : shares_) share = at::zeros({config.experts.count}, at::kDouble);
 }
 
 void RouterStep::end_first_round() {
   for (size_t layer = 0; layer < counts_.size(); ++layer) {
     if (!counts_[layer].defined()) continue;
     const auto chosen = counts_[layer].sum().item<int64_t>();
-    shares_[layer] = counts_[layer].to(at::kDouble) / std::max<int64_t>(chosen, 1);
-    counts_[layer].reset();
+    shares_[layer].copy_(counts_[layer].to(at::kDouble) / std::max<int64_t>(chosen, 1));
   }
 }
 

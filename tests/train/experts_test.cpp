@@ -2,6 +2,7 @@
 // selection biases follow the load of all of it.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -105,6 +106,26 @@ TEST(ExpertStep, AnyCutOfTheBatchGivesTheSameGradient) {
       }
     }
   }
+}
+
+int64_t router_passes = 0;
+
+// Counting asks no pass of the first micro-batch twice: 2 n - 1 passes, each through two routers.
+TEST(ExpertStep, ABalanceLossMakesOnePassLessThanTwiceTheMicroBatches) {
+  const auto handle =
+      at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function)
+                                                           -> std::unique_ptr<at::ObserverContext> {
+                              router_passes += std::string_view(function.name()) == "kha/router";
+                              return nullptr;
+                            }).scopes({at::RecordScope::USER_SCOPE}));
+  std::vector<int64_t> passes;
+  for (const AuxiliaryLosses& losses : {AuxiliaryLosses{}, every_loss}) {
+    router_passes = 0;
+    step_of("sigmoid", 2, losses);
+    passes.push_back(router_passes);
+  }
+  at::removeCallback(handle);
+  EXPECT_EQ(passes, (std::vector<int64_t>{2 * 4, 2 * (2 * 4 - 1)}));
 }
 
 // Each loss moves the gradient, and none the loss that is told.

@@ -97,8 +97,10 @@ class RouterWeights : public torch::autograd::Function<RouterWeights> {
                           Tensor& grad) {
     const double weight = context->saved_data["balance"].toDouble();
     if (weight == 0) return;
-    const Tensor slope = context->saved_data["share"].toTensor() *
-                         static_cast<double>(scores.size(1)) * per_token(context, weight, scores);
+    const Tensor share =
+        context->saved_data["share"].toTensor().to(scores.device(), scores.scalar_type());
+    const Tensor slope =
+        share * static_cast<double>(scores.size(1)) * per_token(context, weight, scores);
     if (softmax) {
       grad += slope;
       return;
@@ -127,9 +129,9 @@ Auxiliary ask(RouterRecord& record, int64_t layer, const Tensor& chosen, const T
   record.counts[layer] = counts;
   Auxiliary auxiliary{record.balance, record.z, record.share[layer], record.text_N};
   if (auxiliary.balance == 0) return auxiliary;
-  const Tensor own = counts.to(at::kDouble) / std::max<int64_t>(counts.sum().item<int64_t>(), 1);
-  auxiliary.share_E = (auxiliary.share_E.defined() ? auxiliary.share_E : own)
-                          .to(logits.device(), logits.scalar_type());
+  if (!auxiliary.share_E.defined()) {
+    auxiliary.share_E = counts.to(at::kDouble) / std::max<int64_t>(counts.sum().item<int64_t>(), 1);
+  }
   return auxiliary;
 }
 
