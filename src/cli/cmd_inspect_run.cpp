@@ -161,6 +161,7 @@ std::string entry_text(const SpikeEntry& e) {
     return fmt::format("step {}: went back to step {}; the data is {} batches ahead since", e.at,
                        e.step, e.left_out);
   }
+  if (e.action == "stop") return fmt::format("step {}: the run stopped", e.at);
   return fmt::format("step {}: {}", e.at, e.action == "skip" ? "its batch was left out" : "noted");
 }
 

@@ -133,10 +133,12 @@ void print_memory(const Plan& p) {
   line("state", fmt::format("{} at 16 bytes a parameter, {} a device on {}", gib(f.state),
                             gib(f.state_a_device), p.devices));
   line("kha train",
-       fmt::format("peak {} in tensors: weights and moments {}, kept activations {}, gradients up "
-                   "to {} (float32, one process, {} x {} tokens a micro-batch)",
-                   gib(s.peak), gib(s.weights + s.moments), gib(s.kept), gib(s.gradients),
-                   p.batch.rows, p.batch.context));
+       fmt::format(
+           "peak {} in tensors: weights and moments {}, kept activations {}, gradients up "
+           "to {} ({}, one process, {} x {} tokens a micro-batch)",
+           gib(s.peak), gib(s.weights + s.moments), gib(s.kept), gib(s.gradients),
+           p.config.train.precision == "bf16" ? "as float32: bf16 is not predicted" : "float32",
+           p.batch.rows, p.batch.context));
   line("sharded",
        fmt::format("peak {} a device in bf16: a layer gathered {} (two at once), embedding {}, a "
                    "layer's gradients {}, activations {} + {} of one layer; logits by chunks, "

@@ -19,9 +19,23 @@ int print_text(const std::string& text, ExitCode code) {
   return static_cast<int>(code);
 }
 
+// The command that the words begin with, its parts too: "inspect run".
+std::string command_path(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* at = &app;
+  std::string path;
+  for (int i = 1; i < argc; ++i) {
+    const auto own =
+        at->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == argv[i]; });
+    if (own.empty()) break;
+    at = own.front();
+    path += (path.empty() ? "" : " ") + at->get_name();
+  }
+  return path;
+}
+
 // CLI11 names what it did not understand; the nearest command is what a person needs.
-std::string usage_error(const CLI::ParseError& error, const std::vector<Command>& commands,
-                        int argc, char** argv) {
+std::string usage_error(const CLI::ParseError& error, const CLI::App& app,
+                        const std::vector<Command>& commands, int argc, char** argv) {
   std::string text = error.what();
   if (argc > 1 && argv[1][0] != '-') {
     std::vector<std::string> names;
@@ -30,7 +44,7 @@ std::string usage_error(const CLI::ParseError& error, const std::vector<Command>
       return fmt::format("there is no command `{}`{}\n  next:     {} --help lists them", argv[1],
                          did_you_mean(argv[1], names), argv[0]);
     }
-    return fmt::format("{}\n  next:     kha {} --help", text, argv[1]);
+    return fmt::format("{}\n  next:     kha {} --help", text, command_path(app, argc, argv));
   }
   return text + "\n  next:     kha --help";
 }
@@ -59,7 +73,7 @@ int run_program(const std::string& name, const std::string& description,
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return print_text(usage_error(error, commands, argc, argv), ExitCode::bad_input);
+    return print_text(usage_error(error, app, commands, argc, argv), ExitCode::bad_input);
   } catch (const Error& error) {
     return print_error(error);
   } catch (const std::exception& error) {

@@ -92,5 +92,18 @@ TEST_F(RunRecord, SpikeLinesAndWhatTheyLeftOut) {
   EXPECT_EQ(batches_left_out_at(run(), 20), 0);
 }
 
+TEST_F(RunRecord, ReturnsOfTheseSettingsAreCounted) {
+  write("metrics.jsonl",
+        "{\"step\":5,\"spike/action\":\"back\",\"spike/at\":9,\"spike/lr\":0.9}\n"
+        "{\"step\":5,\"spike/action\":\"back\",\"spike/at\":7,\"spike/lr\":0.07}\n"
+        "{\"step\":5,\"spike/action\":\"stop\",\"spike/at\":7,\"spike/lr\":0.07}\n"
+        "{\"step\":10,\"spike/action\":\"skip\",\"spike/at\":10,\"spike/lr\":0.1}\n"
+        "{\"step\":10,\"spike/action\":\"back\",\"spike/at\":12}\n"
+        "{\"step\":10,\"spike/action\":\"back\",\"spike/at\":14,\"spike/lr\":0.14}\n");
+  const auto rate = [](int64_t step) { return 0.01 * static_cast<double>(step); };
+  const auto returns = returns_to(run(), rate);
+  EXPECT_EQ(returns, (std::map<int64_t, int64_t>{{5, 1}, {10, 2}}));
+}
+
 }  // namespace
 }  // namespace kha

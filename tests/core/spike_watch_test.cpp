@@ -67,6 +67,19 @@ TEST(SpikeWatch, StepByStepAndWholeSeriesAreTheSame) {
   EXPECT_EQ(to_json(first.figures(80)), to_json(watch_spikes(series).figures(80)));
 }
 
+TEST(SpikeWatch, CountsStepsRunningThatAreNotFinite) {
+  SpikeWatch watch;
+  const auto add = [&](double loss, std::optional<double> norm) {
+    watch.add({.step = 1, .loss = loss, .grad_norm = norm});
+    return watch.not_finite_running();
+  };
+  EXPECT_EQ(add(2, 1), 0);
+  EXPECT_EQ(add(std::nan(""), 1), 1);
+  EXPECT_EQ(add(2, std::nan("")), 2);
+  EXPECT_EQ(add(INFINITY, {}), 3);
+  EXPECT_EQ(add(2, {}), 0);
+}
+
 TEST(SpikeWatch, JsonNamesWhatIsNotDefined) {
   auto series = run(300);
   series[250].loss = std::nan("");

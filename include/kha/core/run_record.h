@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,10 +31,12 @@ std::vector<StepRecord> read_every_step(const std::filesystem::path& run_folder)
 // One line of metrics.jsonl that carries `spike/action`.
 struct SpikeEntry {
   int64_t step = 0;    // at which the line stands; of `back` the one that the run went back to
-  std::string action;  // note | skip | back
+  std::string action;  // note | skip | back | stop
   int64_t at = 0;      // the step whose batch it was
   // Of `back`: by how many batches the data is ahead of the step from here on, all returns counted.
   int64_t left_out = 0;
+  // The learning rate of that step; 0 where the line does not say it.
+  double lr = 0;
 };
 
 // In the order of the file; empty where there is no file. Errors: as above.
@@ -41,5 +45,10 @@ std::vector<SpikeEntry> read_spike_entries(const std::filesystem::path& run_fold
 // How many batches the data of a run that stands at `step` is ahead, by the last return to it; 0
 // where there was none.
 int64_t batches_left_out_at(const std::filesystem::path& run_folder, int64_t step);
+
+// How often the run went back to each step, by the entries above. A return from a step whose
+// learning rate was another than `rate` says now is of other settings and does not count.
+std::map<int64_t, int64_t> returns_to(const std::filesystem::path& run_folder,
+                                      const std::function<double(int64_t step)>& rate);
 
 }  // namespace kha

@@ -51,6 +51,9 @@ class SpikeWatch {
   SpikeVerdict judge(const StepRecord& record) const;
   SpikeVerdict add(const StepRecord& record);
 
+  // Steps running, up to the last one, whose loss or gradient norm was not finite.
+  int64_t not_finite_running() const { return not_finite_; }
+
   int64_t events() const { return static_cast<int64_t>(events_.events().size()); }
   SpikeFigures figures(int64_t warmup) const;
 
@@ -58,6 +61,7 @@ class SpikeWatch {
   DeviationCounter loss_olmo2_{olmo2_rule}, loss_core_{olmo_core_rule};
   DeviationCounter norm_olmo2_{olmo2_rule}, norm_core_{olmo_core_rule};
   LossEventFinder events_;
+  int64_t not_finite_ = 0;
 };
 
 SpikeWatch watch_spikes(std::span<const StepRecord> series);

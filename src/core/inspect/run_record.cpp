@@ -24,6 +24,11 @@ int64_t integer(const Json& line, const char* key, int64_t otherwise) {
   return value != line.end() && value->is_number_integer() ? value->get<int64_t>() : otherwise;
 }
 
+double real(const Json& line, const char* key) {
+  const auto value = line.find(key);
+  return value != line.end() && value->is_number() ? value->get<double>() : 0;
+}
+
 int64_t step_of(const Json& line) { return integer(line, "step", -1); }
 
 void append_step(StepSeries& series, const Json& line, const char* loss_key) {
@@ -101,7 +106,8 @@ std::vector<SpikeEntry> read_spike_entries(const std::filesystem::path& run_fold
     entries.push_back({.step = step_of(line),
                        .action = line["spike/action"],
                        .at = integer(line, "spike/at", -1),
-                       .left_out = integer(line, "spike/left_out", 0)});
+                       .left_out = integer(line, "spike/left_out", 0),
+                       .lr = real(line, "spike/lr")});
   });
   return entries;
 }
@@ -112,6 +118,17 @@ int64_t batches_left_out_at(const std::filesystem::path& run_folder, int64_t ste
     if (entry.action == "back" && entry.step == step) left_out = entry.left_out;
   }
   return left_out;
+}
+
+std::map<int64_t, int64_t> returns_to(const std::filesystem::path& run_folder,
+                                      const std::function<double(int64_t step)>& rate) {
+  std::map<int64_t, int64_t> returns;
+  for (const SpikeEntry& entry : read_spike_entries(run_folder)) {
+    const bool of_these_settings =
+        entry.lr == 0 || std::abs(entry.lr - rate(entry.at)) <= 1e-9 * entry.lr;
+    if (entry.action == "back" && of_these_settings) ++returns[entry.step];
+  }
+  return returns;
 }
 
 }  // namespace kha

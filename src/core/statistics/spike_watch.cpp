@@ -93,6 +93,9 @@ SpikeVerdict SpikeWatch::judge(const StepRecord& record) const {
 
 SpikeVerdict SpikeWatch::add(const StepRecord& record) {
   const SpikeVerdict verdict = judge(record);
+  const bool finite =
+      std::isfinite(record.loss) && (!record.grad_norm || std::isfinite(*record.grad_norm));
+  not_finite_ = finite ? 0 : not_finite_ + 1;
   loss_olmo2_.add(record.loss);
   loss_core_.add(record.loss);
   events_.add({record.step, record.loss});
