@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/grouped_number.h"
 #include "cli/run_options.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/counts.h"
@@ -88,13 +89,6 @@ Plan make_plan(const Options& options) {
 std::string gib(double bytes) {
   const double mib = bytes / (1 << 20);
   return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
-}
-
-// 1234567 -> 1,234,567
-std::string grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) text.insert(at, ",");
-  return text;
 }
 
 void line(const char* label, const std::string& text) { fmt::print("{:<12}{}\n", label, text); }

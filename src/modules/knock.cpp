@@ -6,16 +6,9 @@
 #include "kha/core/parameter_table.h"
 #include "kha/ops/knock.h"
 #include "modules/head_tap.h"
+#include "modules/optional_tensor.h"
 
 namespace kha {
-namespace {
-
-std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
-}
-
-}  // namespace
-
 Knock::Knock(const Parameters& parameters, int64_t layer, KnockSlot slot, KnockKind kind)
     : layer_(layer), slot_(slot), kind_(kind) {
   if (kind == KnockKind::linear) first_ = parameters.at(knock_name(layer, slot, "weight"));

@@ -6,7 +6,6 @@
 #include "core/exchange/sharded_weights.h"
 #include "core/surgery/new_folder.h"
 #include "core/surgery/side_files.h"
-#include "kha/core/atomic_file.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/checkpoint_store.h"
@@ -83,18 +82,6 @@ std::vector<PlannedTensor> plan_tensors(const ModelFiles& files, InsertReport& r
   return tensors;
 }
 
-void write_settings(const fs::path& in, const fs::path& folder, InsertReport& report) {
-  report.left_out = copy_side_files(in, folder, /*model_code=*/false).left_out;
-  if (!fs::exists(folder / "generation_config.json")) {
-    write_file_atomically(folder / "generation_config.json",
-                          std::string_view(to_generation_config_json(report.after)));
-  }
-  write_file_atomically(folder / "config.json",
-                        std::string_view(config_json_with_model_file(report.after)));
-  write_model_file(folder);
-  check_tensors(ModelFiles::open(folder), read_model_config(folder));
-}
-
 }  // namespace
 
 InsertReport insert_maps(const fs::path& in, const fs::path& out, const InsertOptions& options) {
@@ -111,7 +98,10 @@ InsertReport insert_maps(const fs::path& in, const fs::path& out, const InsertOp
   report.warnings = check_tensors(files, report.before).warnings;
   NewFolder folder(out);
   write_sharded_weights(files, plan_tensors(files, report), options.shard_size, folder.folder());
-  write_settings(in, folder.folder(), report);
+  report.left_out = copy_side_files(in, folder.folder(), /*model_code=*/false).left_out;
+  write_settings(folder.folder(), report.after, config_json_with_model_file(report.after));
+  write_model_file(folder.folder());
+  check_tensors(ModelFiles::open(folder.folder()), read_model_config(folder.folder()));
   folder.commit();
   return report;
 }

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "core/surgery/new_folder.h"
-#include "kha/core/atomic_file.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/mapped_file.h"
 #include "kha/core/parameter_table.h"
@@ -40,11 +39,7 @@ SideFiles write_changed_model(const fs::path& in, const ModelFiles& files, const
   const fs::path& folder = place.folder();
   write_edited_weights(files, names_of(after), changes, folder);
   SideFiles side = copy_side_files(in, folder, /*model_code=*/!after.plain());
-  if (!fs::exists(folder / "generation_config.json")) {
-    write_file_atomically(folder / "generation_config.json",
-                          std::string_view(to_generation_config_json(after)));
-  }
-  write_file_atomically(folder / "config.json", std::string_view(new_config_text(in, after)));
+  write_settings(folder, after, new_config_text(in, after));
   // What was written is read back as any loader would: exactly the tensors of the new config.
   check_tensors(ModelFiles::open(folder), read_model_config(folder));
   place.commit();

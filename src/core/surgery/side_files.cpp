@@ -58,4 +58,13 @@ SideFiles copy_side_files(const fs::path& from, const fs::path& to, bool model_c
   return files;
 }
 
+void write_settings(const fs::path& folder, const ModelConfig& config,
+                    const std::string& config_text) {
+  if (!fs::exists(folder / "generation_config.json")) {
+    write_file_atomically(folder / "generation_config.json",
+                          std::string_view(to_generation_config_json(config)));
+  }
+  write_file_atomically(folder / "config.json", std::string_view(config_text));
+}
+
 }  // namespace kha

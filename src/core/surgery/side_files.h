@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kha/core/model_config.h"
+
 namespace kha {
 
 struct SideFiles {
@@ -18,5 +20,10 @@ struct SideFiles {
 // stay behind too.
 SideFiles copy_side_files(const std::filesystem::path& from, const std::filesystem::path& to,
                           bool model_code = true);
+
+// What describes the new model, beside its weights: config.json with this text, and the generation
+// settings of `config` where none were copied.
+void write_settings(const std::filesystem::path& folder, const ModelConfig& config,
+                    const std::string& config_text);
 
 }  // namespace kha
