@@ -6,6 +6,7 @@
 
 #include "cli/cmd_inspect_run.h"
 #include "cli/commands.h"
+#include "cli/grouped_number.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/counts.h"
@@ -58,13 +59,6 @@ Summary summarise(const std::filesystem::path& folder, const ModelConfig& c,
           files.files().size()};
 }
 
-// 1234567 -> 1,234,567
-std::string grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) text.insert(at, ",");
-  return text;
-}
-
 std::string flops_text(double flops) {
   static const char* const units[] = {"", "k", "M", "G", "T"};
   size_t unit = 0;
@@ -105,9 +99,13 @@ void print_experts(const Summary& s) {
   print_line("experts",
              fmt::format("{} of width {}, {} a token, {} shared, {} dense layers in front", e.count,
                          e.width, e.active, e.shared, e.first_dense));
-  print_line("router", fmt::format("{}{}, weights {} times {}", e.router,
-                                   e.selection_bias() ? " with a selection bias" : "",
-                                   e.normalise ? "normalised" : "as scored", e.scaling));
+  print_line("router",
+             fmt::format("{}{}{}, weights {} times {}", e.router,
+                         e.selection_bias() ? " with a selection bias" : "",
+                         e.groups > 1 ? fmt::format(", the best {} of {} groups of experts",
+                                                    e.open_groups, e.groups)
+                                      : "",
+                         e.normalise ? "normalised" : "as scored", e.scaling));
   print_line("active",
              fmt::format("{} parameters a token, {} without the embedding",
                          grouped(s.parameters.active), grouped(s.parameters.active_body)));

@@ -6,6 +6,8 @@
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kha/core/error.h"
 #include "kha/ops/layers.h"
 #include "modules/cache_fit.h"
@@ -167,6 +169,27 @@ std::shared_ptr<const PackedLayout> Decoder::resolve(
   return layout;
 }
 
+RotaryTable Decoder::rotary_of(const at::Tensor& ids, const KvCache* cache,
+                               const PackedLayout* layout) const {
+  if (!config_.rotary_scaling.depends_on_length())
+    return layout ? rotary_.placed(*layout) : rotary_;
+  const int64_t cached = cache ? cache->length() : 0, length = ids.size(1);
+  const bool placed = layout && layout->positions_N.defined() && ids.numel() > 0;
+  const int64_t reach = placed ? layout->positions_N.max().item<int64_t>() + 1 : cached + length;
+  if (cached > 0 && !rotary_.same_frequencies(reach, std::max<int64_t>(reach - length, 0))) {
+    fail_call(
+        "the cache holds keys of other rotary frequencies",
+        fmt::format("at most {} positions with this cache: the scaling `{}` turns longer texts "
+                    "by other frequencies",
+                    config_.rotary_scaling.original_max_position_embeddings,
+                    config_.rotary_scaling.kind),
+        fmt::format("{} cached positions, {} with the new ones", cached, reach),
+        "read the whole text again (--no-cache), or give a prompt that is longer already");
+  }
+  const RotaryTable table = rotary_.of_length(reach);
+  return layout ? table.placed(*layout) : table;
+}
+
 at::Tensor Decoder::hidden(const at::Tensor& ids, KvCache* cache,
                            const std::shared_ptr<const PackedLayout>& given) const {
   // Parts of a profile; what no inner part claims is norms, rotation and residual sums.
@@ -176,7 +199,7 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, KvCache* cache,
               "recompute layer", "make the decoder without recomputation");
   }
   const auto layout = resolve(ids, cache, given);
-  const RotaryTable rotary = layout ? rotary_.placed(*layout) : rotary_;
+  const RotaryTable rotary = rotary_of(ids, cache, layout.get());
   at::Tensor x = embed(ids);
   if (cache) require_fit(*cache, config_, x);
   for (const auto& layer : layers_) {

@@ -58,6 +58,9 @@ class Decoder {
   };
 
   at::Tensor embed(const at::Tensor& ids_BT) const;
+  // The table for the last position of this pass.
+  RotaryTable rotary_of(const at::Tensor& ids_BT, const KvCache* cache,
+                        const PackedLayout* layout) const;
   // The layout with the positions that it leaves open; null where there is none.
   std::shared_ptr<const PackedLayout> resolve(const at::Tensor& ids_BT, const KvCache* cache,
                                               std::shared_ptr<const PackedLayout> layout) const;

@@ -3,28 +3,69 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <algorithm>
 #include <cassert>
 
 #include "kha/ops/layers.h"
 
 namespace kha {
 
+struct RotaryTable::Source {
+  int64_t width = 0;
+  double theta = 0;
+  at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  RotaryScaling scaling = {};
+  // longrope has one other set of frequencies; those of dynamic differ from length to length.
+  std::shared_ptr<const RotaryTable> longer = {};
+
+  bool stretched(int64_t length) const {
+    return scaling.depends_on_length() && length > scaling.original_max_position_embeddings;
+  }
+};
+
 RotaryTable::RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
                          at::Device device, const RotaryScaling& scaling, bool interleaved)
     : interleaved_(interleaved) {
+  Source source{
+      .width = head_dim, .theta = theta, .dtype = dtype, .device = device, .scaling = scaling};
+  source_ = std::make_shared<const Source>(source);
+  fill(positions, 0);
+  if (scaling.kind != "longrope" || !source.stretched(positions)) return;
+  RotaryTable longer = *this;
+  longer.fill(positions, positions);
+  source.longer = std::make_shared<const RotaryTable>(std::move(longer));
+  source_ = std::make_shared<const Source>(std::move(source));
+}
+
+void RotaryTable::fill(int64_t positions, int64_t length) {
+  const auto& [width, theta, dtype, device, scaling, longer] = *source_;
   // Angles never in a narrow type: integers above 256 alias in bfloat16.
-  const auto angle_type = dtype == at::kDouble ? at::kDouble : at::kFloat;
-  const auto options = at::TensorOptions().dtype(angle_type);
-  const at::Tensor exponent = at::arange(0, head_dim, 2, options) / static_cast<double>(head_dim);
+  const auto options = at::TensorOptions().dtype(dtype == at::kDouble ? at::kDouble : at::kFloat);
+  const at::Tensor exponent = at::arange(0, width, 2, options) / static_cast<double>(width);
   at::Tensor frequency = 1.0 / at::pow(theta, exponent);
-  const std::vector<double> stretch = frequency_multipliers(scaling, theta, head_dim);
+  const std::vector<double> stretch = frequency_multipliers(scaling, theta, width, length);
   if (!stretch.empty()) frequency = frequency * at::tensor(stretch, options);
   const at::Tensor angle = at::outer(at::arange(positions, options), frequency);
   const at::Tensor both =
-      interleaved ? at::repeat_interleave(angle, 2, -1) : at::cat({angle, angle}, -1);
+      interleaved_ ? at::repeat_interleave(angle, 2, -1) : at::cat({angle, angle}, -1);
   const double amplitude = rotary_amplitude(scaling);
   cos_SD_ = (both.cos() * amplitude).to(device, dtype);
   sin_SD_ = (both.sin() * amplitude).to(device, dtype);
+}
+
+RotaryTable RotaryTable::of_length(int64_t length) const {
+  if (!source_->stretched(length)) return *this;
+  if (source_->longer) return *source_->longer;
+  RotaryTable table = *this;
+  table.fill(std::max(length, positions()), length);
+  return table;
+}
+
+bool RotaryTable::same_frequencies(int64_t length, int64_t other) const {
+  if (length == other || (!source_->stretched(length) && !source_->stretched(other))) return true;
+  return source_->scaling.kind == "longrope" &&
+         source_->stretched(length) == source_->stretched(other);
 }
 
 RotaryTable RotaryTable::placed(const PackedLayout& layout) const {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "kha/core/model_config.h"
 #include "kha/core/rotary_scaling.h"
@@ -12,10 +13,10 @@
 
 namespace kha {
 
-// cos and sin of p * theta^(-2i/D), the frequencies stretched as `scaling` says, angles in float32
-// (float64 for a float64 model), repeated for both channels of a pair and rounded to the model's
-// dtype once. The operator norm_rope is half-split; the interleaved layout is composed of rms_norm
-// and torch's own products.
+// cos and sin of p * theta^(-2i/D), the frequencies stretched as `scaling` says of a text up to its
+// original length, angles in float32 (float64 for a float64 model), repeated for both channels of a
+// pair and rounded to the model's dtype once. The operator norm_rope is half-split; the interleaved
+// layout is composed of rms_norm and torch's own products.
 class RotaryTable {
  public:
   RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
@@ -28,16 +29,28 @@ class RotaryTable {
   // The rotation alone: x [B, T, heads, width of the table].
   at::Tensor rotate(const at::Tensor& x_BTHR, int64_t first) const;
 
+  // The table of a pass over a text of `length` positions, where the scaling depends on it
+  // (dynamic, longrope); this table itself where it does not, or up to the original length.
+  RotaryTable of_length(int64_t length) const;
+  // Whether keys rotated in a text of one length meet queries of the other.
+  bool same_frequencies(int64_t length, int64_t other) const;
+
   // The table of a pass over packed rows: a line for each of their B T tokens, whatever `first`
   // says. This table itself where the layout names no positions.
   RotaryTable placed(const PackedLayout& layout) const;
   int64_t positions() const { return cos_SD_.size(0); }
+  // [positions, width], for tests.
+  const at::Tensor& cos() const { return cos_SD_; }
+  const at::Tensor& sin() const { return sin_SD_; }
 
  private:
+  struct Source;
+  void fill(int64_t positions, int64_t length);
   // Of [.., D], what the sines multiply: each channel's partner, its sign turned for the first.
   at::Tensor partners(const at::Tensor& x) const;
 
-  bool one_a_token_ = false;  // [B T, width] instead of [S, width]
+  std::shared_ptr<const Source> source_;  // what the table was computed from
+  bool one_a_token_ = false;              // [B T, width] instead of [S, width]
   bool interleaved_ = false;
   at::Tensor cos_SD_, sin_SD_;
 };

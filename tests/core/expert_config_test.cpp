@@ -80,9 +80,6 @@ TEST(ExpertConfig, GlmKeysAreRead) {
 
 TEST(ExpertConfig, WhatGlmWouldComputeOtherwiseIsRefused) {
   json config = glm();
-  config.erase("use_qk_norm");
-  EXPECT_THAT(refusal(config), HasSubstr("use_qk_norm true"));
-  config = glm();
   config.erase("partial_rotary_factor");
   EXPECT_THAT(refusal(config),
               AllOf(HasSubstr("partial_rotary_factor"), HasSubstr("means 0.5 to transformers")));
@@ -90,9 +87,23 @@ TEST(ExpertConfig, WhatGlmWouldComputeOtherwiseIsRefused) {
   EXPECT_EQ(parse(config), parse(glm()));
   config["rope_parameters"]["partial_rotary_factor"] = 0.5;
   EXPECT_THAT(refusal(config), HasSubstr("partial rotary is not supported"));
-  EXPECT_THAT(refusal(with(glm(), "n_group", 4)), AllOf(HasSubstr("n_group"), HasSubstr("4")));
-  EXPECT_THAT(refusal(with(glm(), "topk_group", 2)), HasSubstr("topk_group"));
-  EXPECT_THAT(refusal(with(glm(), "attention_bias", true)), HasSubstr("attention_bias false"));
+  EXPECT_THAT(refusal(with(glm(), "n_group", 3)), HasSubstr("a divisor of the 8 experts"));
+  EXPECT_THAT(refusal(with(glm(), "topk_group", 2)), HasSubstr("`experts.open_groups`"));
+}
+
+// Heads without norms are the class default; its output projection never has a bias.
+TEST(ExpertConfig, GlmsNormsAndBiasesAreRead) {
+  json config = glm();
+  config.erase("use_qk_norm");
+  config["attention_bias"] = true;
+  const ModelConfig c = parse(config);
+  EXPECT_FALSE(c.qk_norm || c.output_bias);
+  EXPECT_TRUE(c.attention_bias && c.plain());
+  EXPECT_EQ(parse(with(with(glm(), "n_group", 4), "topk_group", 2)).experts.open_groups, 2);
+  EXPECT_EQ(parse(json::parse(to_config_json(c))), c);
+  ModelConfig mapped = c;
+  mapped.knocks.all.v = KnockKind::mlp;
+  EXPECT_EQ(parse(json::parse(to_config_json(mapped))), mapped);
 }
 
 // transformers: layer i has experts when (i + 1) % step == 0 and mlp_only_layers does not name it.
@@ -169,8 +180,16 @@ TEST(ExpertConfig, WrittenTextReadsBackEqual) {
   c.experts.normalise = false;
   c.experts.first_dense = 4;
   expect_written(c, "glm4_moe", "");
+  c.experts.groups = 4;
+  c.experts.open_groups = 2;
+  expect_written(c, "glm4_moe", "");
   c.attention_bias = true;  // its output projection has none
   expect_written(c, "kha", "glm4_moe");
+  c.output_bias = false;
+  expect_written(c, "glm4_moe", "");
+  c = small();
+  c.experts.groups = 2;
+  expect_written(c, "kha", "qwen3_moe");
 }
 
 TEST(ExpertConfig, PlainTextNamesEveryKeyOfTheClass) {

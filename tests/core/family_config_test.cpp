@@ -141,24 +141,124 @@ TEST(FamilyConfig, TheLatentsEpsilonIsTheClasses) {
   EXPECT_EQ(parse(own).latent_eps(), 1e-6);
 }
 
-TEST(FamilyConfig, ExpertsOfLatentAttentionAreRefused) {
-  EXPECT_THAT(refusal(latent({{"first_k_dense_replace", 3}})),
-              AllOf(HasSubstr("experts are not supported with latent attention"),
-                    HasSubstr("first_k_dense_replace of at least 4"), HasSubstr("found:    3")));
-  json absent = latent();
-  absent.erase("first_k_dense_replace");
-  EXPECT_THAT(refusal(absent), HasSubstr("experts"));
+json routed(const std::string& type, const json& more = json::object()) {
+  json config = latent({{"model_type", type},
+                        {"first_k_dense_replace", 1},
+                        {"n_routed_experts", 8},
+                        {"num_experts_per_tok", 3},
+                        {"moe_intermediate_size", 24}});
+  if (type == "deepseek_v2") config.erase("rope_interleave");
+  config.update(more);
+  return config;
+}
+
+TEST(FamilyConfig, RoutersOfLatentAttentionHaveTheDefaultsOfTheirClass) {
+  const json small{{"n_group", 4}, {"topk_group", 2}};
+  const ExpertConfig third = parse(routed("deepseek_v3", small)).experts;
+  EXPECT_EQ(third, (ExpertConfig{.count = 8,
+                                 .active = 3,
+                                 .width = 24,
+                                 .shared = 1,
+                                 .first_dense = 1,
+                                 .router = "sigmoid",
+                                 .normalise = true,
+                                 .scaling = 2.5,
+                                 .groups = 4,
+                                 .open_groups = 2}));
+  json second = routed("deepseek_v2", small);
+  EXPECT_EQ(parse(second).experts, (ExpertConfig{.count = 8,
+                                                 .active = 3,
+                                                 .width = 24,
+                                                 .shared = 2,
+                                                 .first_dense = 1,
+                                                 .router = "softmax",
+                                                 .normalise = false,
+                                                 .scaling = 1.0}));
+  second["topk_method"] = "group_limited_greedy";
+  EXPECT_EQ(parse(second).experts.groups, 4);
+  EXPECT_EQ(parse(second).experts.open_groups, 2);
+  // Not a word of experts counts where every layer is dense.
+  EXPECT_FALSE(parse(routed("deepseek_v3", {{"first_k_dense_replace", 4}})).experts.any());
+  for (const json& config : {routed("deepseek_v3", small), second}) {
+    const ModelConfig c = parse(config);
+    EXPECT_EQ(parse(json::parse(to_config_json(c))), c);
+  }
+}
+
+TEST(FamilyConfig, RoutersThatAreNotComputedAreNamed) {
+  const auto refused = [](const char* type, const json& more) {
+    return refusal(routed(type, more));
+  };
+  const json groups{{"n_group", 4}, {"topk_group", 2}};
+  const auto with = [&](const json& more) {
+    json all = groups;
+    all.update(more);
+    return all;
+  };
+  EXPECT_THAT(refused("deepseek_v3", with({{"scoring_func", "softmax"}})),
+              AllOf(HasSubstr("`scoring_func`"), HasSubstr("sigmoid")));
+  EXPECT_THAT(refused("deepseek_v3", with({{"topk_method", "greedy"}})), HasSubstr("noaux_tc"));
+  EXPECT_THAT(refused("deepseek_v3", with({{"moe_layer_freq", 2}})), HasSubstr("`moe_layer_freq`"));
+  EXPECT_THAT(refused("deepseek_v2", {{"norm_topk_prob", true}}),
+              HasSubstr("norm_topk_prob false"));
+  EXPECT_THAT(refused("deepseek_v2", {{"topk_method", "noaux_tc"}}),
+              HasSubstr("greedy or group_limited_greedy"));
+  EXPECT_THAT(refused("deepseek_v3", {{"n_group", 3}, {"topk_group", 1}}),
+              HasSubstr("a divisor of the 8 experts"));
+  EXPECT_THAT(refused("deepseek_v3", {{"n_group", 8}, {"topk_group", 8}}),
+              HasSubstr("a group's score is the sum of two"));
+  EXPECT_THAT(refused("deepseek_v3", {{"n_group", 4}, {"topk_group", 1}}),
+              AllOf(HasSubstr("`experts.active`"), HasSubstr("the experts of 1 groups")));
+  EXPECT_THAT(refused("deepseek_v3", {{"n_group", 4}, {"topk_group", 5}}),
+              HasSubstr("`experts.open_groups`"));
+  json absent = routed("deepseek_v3", groups);
+  absent.erase("n_routed_experts");
+  EXPECT_THAT(refusal(absent), HasSubstr("`n_routed_experts` is missing"));
   EXPECT_THAT(refusal(latent({{"kv_lora_rank", nullptr}})), HasSubstr("`kv_lora_rank` is missing"));
 }
 
+// The published file, in its own spelling; its weights are quantised, and that is said.
+TEST(FamilyConfig, AReleasedDeepSeekOpens) {
+  json config = json::parse(R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"},
+    "bos_token_id": 0, "eos_token_id": 1, "ep_size": 1, "first_k_dense_replace": 3,
+    "hidden_act": "silu", "hidden_size": 7168, "initializer_range": 0.02,
+    "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+    "model_type": "deepseek_v3", "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 8,
+    "n_routed_experts": 256, "n_shared_experts": 1, "norm_topk_prob": true,
+    "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+    "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+    "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0,
+      "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096, "type": "yarn"},
+    "rope_theta": 10000, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid",
+    "tie_word_embeddings": false, "topk_group": 4, "topk_method": "noaux_tc",
+    "torch_dtype": "bfloat16", "transformers_version": "4.33.1", "use_cache": true,
+    "v_head_dim": 128, "vocab_size": 129280})");
+  const ModelConfig c = parse(config);
+  EXPECT_EQ(c.experts.groups, 8);
+  EXPECT_EQ(rotary_amplitude(c.rotary_scaling), 1);
+  EXPECT_GT(rotary_logit_scale(c.rotary_scaling), 1.8);
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"fmt", "e4m3"}};
+  EXPECT_THAT(refusal(config), AllOf(HasSubstr("quantised"), HasSubstr("fp8"),
+                                     HasSubstr("take the release in bfloat16")));
+}
+
 TEST(FamilyConfig, ScalingIsReadInBothSpellingsAndWrittenBack) {
-  const json kinds[] = {{{"rope_type", "linear"}, {"factor", 2.0}},
-                        {{"rope_type", "llama3"},
-                         {"factor", 8.0},
-                         {"low_freq_factor", 1.0},
-                         {"high_freq_factor", 4.0},
-                         {"original_max_position_embeddings", 64}},
-                        {{"rope_type", "yarn"}, {"factor", 4.0}, {"beta_fast", 16.0}}};
+  const json kinds[] = {
+      {{"rope_type", "linear"}, {"factor", 2.0}},
+      {{"rope_type", "llama3"},
+       {"factor", 8.0},
+       {"low_freq_factor", 1.0},
+       {"high_freq_factor", 4.0},
+       {"original_max_position_embeddings", 64}},
+      {{"rope_type", "yarn"}, {"factor", 4.0}, {"beta_fast", 16.0}},
+      {{"rope_type", "yarn"}, {"factor", 4.0}, {"mscale", 0.7}, {"mscale_all_dim", 1.2}},
+      {{"rope_type", "dynamic"}, {"factor", 2.0}},
+      {{"rope_type", "longrope"},
+       {"short_factor", {1.0, 1.0, 1.5, 1.5, 2.0, 2.0}},
+       {"long_factor", {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}},
+       {"original_max_position_embeddings", 64}}};
   for (const json& kind : kinds) {
     json old = kind;
     old["type"] = old["rope_type"];
@@ -172,6 +272,14 @@ TEST(FamilyConfig, ScalingIsReadInBothSpellingsAndWrittenBack) {
     again.rotary_scaling.attention_factor = c.rotary_scaling.attention_factor;
     EXPECT_EQ(again, c) << kind;
   }
+}
+
+// Phi's configs name it beside the object, and there it wins, as in transformers.
+TEST(FamilyConfig, TheOriginalLengthMayStandOutside) {
+  const json scaling{{"type", "yarn"}, {"factor", 2}, {"original_max_position_embeddings", 64}};
+  const ModelConfig c = parse(
+      family("llama", {{"original_max_position_embeddings", 128}, {"rope_scaling", scaling}}));
+  EXPECT_EQ(c.rotary_scaling.original_max_position_embeddings, 128);
 }
 
 // A length that is not named is the model's own, as in transformers.
@@ -191,8 +299,18 @@ TEST(FamilyConfig, WhatAScalingLacksIsNamed) {
   EXPECT_THAT(refusal(scaled({{"rope_type", "yarn"}})), HasSubstr("lacks `factor`"));
   EXPECT_THAT(refusal(scaled({{"rope_type", "linear"}, {"factor", 0.5}})),
               AllOf(HasSubstr("`factor`"), HasSubstr("at least 1")));
-  EXPECT_THAT(refusal(scaled({{"rope_type", "yarn"}, {"factor", 2}, {"mscale_all_dim", 1.0}})),
-              HasSubstr("`mscale_all_dim` 0 or absent"));
+  EXPECT_THAT(refusal(scaled({{"rope_type", "ntk"}})), HasSubstr("`dynamic` or `longrope`"));
+  EXPECT_THAT(refusal(scaled({{"rope_type", "yarn"}, {"factor", 2}, {"mscale", -1.0}})),
+              HasSubstr("`mscale`"));
+  EXPECT_THAT(
+      refusal(scaled(
+          {{"rope_type", "dynamic"}, {"factor", 2}, {"original_max_position_embeddings", 64}})),
+      HasSubstr("begins at max_position_embeddings"));
+  EXPECT_THAT(refusal(scaled({{"rope_type", "longrope"}, {"short_factor", {1.0}}})),
+              HasSubstr("lacks `long_factor`"));
+  EXPECT_THAT(
+      refusal(scaled({{"rope_type", "longrope"}, {"short_factor", {1.0}}, {"long_factor", {1.0}}})),
+      AllOf(HasSubstr("`short_factor`"), HasSubstr("6 numbers")));
   EXPECT_THAT(refusal(scaled({{"rope_type", "linear"}, {"factor", 2}, {"factr", 2}})),
               HasSubstr("did you mean `factor`"));
 }

@@ -64,5 +64,39 @@ TEST(RotaryScaling, YarnBlendsByRotationsOverTheOriginalLength) {
   EXPECT_EQ(rotary_amplitude(scaling), 1.25);
 }
 
+// As DeepSeek's models have it: one amplitude over the other, and the logits with the square.
+TEST(RotaryScaling, YarnsScalesAreTwo) {
+  RotaryScaling s{.kind = "yarn", .factor = 40, .mscale = 0.7, .mscale_all_dim = 1.2};
+  const double one = 0.1 * 0.7 * std::log(40.0) + 1, all = 0.1 * 1.2 * std::log(40.0) + 1;
+  EXPECT_NEAR(rotary_amplitude(s), one / all, 1e-15);
+  EXPECT_NEAR(rotary_logit_scale(s), all * all, 1e-15);
+  s.mscale = 0;  // both, or it is the one of the paper
+  EXPECT_NEAR(rotary_amplitude(s), 0.1 * std::log(40.0) + 1, 1e-15);
+  EXPECT_NEAR(rotary_logit_scale(s), all * all, 1e-15);
+  s.mscale_all_dim = 0;
+  EXPECT_EQ(rotary_logit_scale(s), 1);
+  s = {.kind = "yarn", .factor = 1, .mscale = 0.7, .mscale_all_dim = 1.2};
+  EXPECT_EQ(rotary_amplitude(s), 1);
+  EXPECT_EQ(rotary_logit_scale(s), 1);
+}
+
+TEST(RotaryScaling, DynamicAndLongropeChangeWithTheLength) {
+  const RotaryScaling dynamic{
+      .kind = "dynamic", .factor = 2, .original_max_position_embeddings = 100};
+  EXPECT_THAT(frequency_multipliers(dynamic, 1e4, 8), IsEmpty());
+  EXPECT_THAT(frequency_multipliers(dynamic, 1e4, 8, 100), IsEmpty());
+  const double base = std::pow(2 * 1.5 - 1, 8.0 / 6);
+  const auto list = frequency_multipliers(dynamic, 1e4, 8, 150);
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(list[i], std::pow(base, -2.0 * i / 8), 1e-15) << i;
+  const RotaryScaling longrope{.kind = "longrope",
+                               .factor = 4,
+                               .original_max_position_embeddings = 100,
+                               .short_factor = {1, 2},
+                               .long_factor = {4, 8}};
+  EXPECT_THAT(frequency_multipliers(longrope, 1e4, 4, 100), testing::ElementsAre(1, 0.5));
+  EXPECT_THAT(frequency_multipliers(longrope, 1e4, 4, 101), testing::ElementsAre(0.25, 0.125));
+  EXPECT_NEAR(rotary_amplitude(longrope), std::sqrt(1 + std::log(4.0) / std::log(100.0)), 1e-15);
+}
+
 }  // namespace
 }  // namespace kha

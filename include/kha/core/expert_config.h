@@ -17,6 +17,10 @@ struct ExpertConfig {
   std::string router = "sigmoid";
   bool normalise = true;  // the weights of a token's experts sum to one
   double scaling = 1.0;   // times every weight
+  // Experts divide into groups of equal size, and a token chooses within its open_groups best:
+  // those with the largest sum of two biased scores (sigmoid), or the largest score (softmax).
+  int64_t groups = 1;
+  int64_t open_groups = 1;
 
   bool any() const { return count > 0; }
   // Whether the feed-forward of a layer (from 0) is a mixture.
@@ -32,7 +36,7 @@ struct ExpertConfig {
   // is always there.
   bool plain() const {
     if (!any()) return true;
-    return router == "softmax" ? shared == 0 && scaling == 1.0 : shared > 0;
+    return router == "softmax" ? shared == 0 && scaling == 1.0 && groups == 1 : shared > 0;
   }
   bool operator==(const ExpertConfig&) const = default;
 };

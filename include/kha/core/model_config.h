@@ -66,9 +66,11 @@ struct ModelConfig {
   // Computed exactly by that class of transformers.
   bool plain() const {
     if (attention != "gqa" || knocks.any(num_hidden_layers) || !experts.plain()) return false;
-    if (rotary_layout != "half_split" || (experts.any() && !qk_norm)) return false;
-    // Qwen3's output projection has a bias where the others have, Glm4-MoE's has none.
-    if (base_type() == "glm4_moe") return !attention_bias;
+    if (rotary_layout != "half_split") return false;
+    // Qwen3's output projection has a bias where the others have, Glm4-MoE's has none; and its
+    // norms can be left out.
+    if (base_type() == "glm4_moe") return !attention_bias || !output_bias;
+    if (experts.any() && !qk_norm) return false;
     return !qk_norm || !attention_bias || output_bias;
   }
   double latent_eps() const { return latent_norm_eps > 0 ? latent_norm_eps : rms_norm_eps; }

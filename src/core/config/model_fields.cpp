@@ -119,6 +119,14 @@ void add_mixture_fields(std::vector<Field>& f, RunConfig& c) {
                {"sigmoid", "softmax"}});
   f.push_back({key + "normalise", &e.normalise, refused, "a token's weights sum to one"});
   f.push_back({key + "scaling", &e.scaling, refused, "times every weight", {}, 1e-6, 1000});
+  f.push_back({key + "groups", &e.groups, refused, "groups of experts", {}, 1, most_experts});
+  f.push_back({key + "open_groups",
+               &e.open_groups,
+               refused,
+               "groups that a token chooses within",
+               {},
+               1,
+               most_experts});
 }
 
 void add_expert_fields(std::vector<Field>& f, RunConfig& c) {

@@ -15,6 +15,10 @@ namespace kha {
 // been read already.
 void read_experts(ObjectReader& in, const std::string& type, bool kha, ModelConfig& config);
 
+// Those of DeepSeek's models, whose attention is latent: V3's sigmoid router and V2's softmax
+// router, both with groups. A model whose layers are all dense has none, whatever it says of them.
+void read_latent_experts(ObjectReader& in, const std::string& type, ModelConfig& config);
+
 void write_experts(nlohmann::ordered_json& json, const ModelConfig& config);
 
 // Sizes, and that they fit; `where` is named in the message.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/description/expert_keys.h"
+
 namespace kha {
 namespace {
 
@@ -55,17 +57,7 @@ int64_t required(ObjectReader& in, const std::string& key) {
   return value;
 }
 
-void refuse_experts(ObjectReader& in, const std::string& type, int64_t layers) {
-  int64_t dense = type == "deepseek_v3" ? 3 : 0;  // the class defaults
-  in.read("first_k_dense_replace", dense);
-  if (dense >= layers) return;
-  in.refuse("experts are not supported with latent attention",
-            fmt::format("first_k_dense_replace of at least {}, the number of layers", layers),
-            std::to_string(dense));
-}
-
 void read_latent(ObjectReader& in, const std::string& type, ModelConfig& c) {
-  refuse_experts(in, type, c.num_hidden_layers);
   c.attention = "mla";
   c.latent_heads = 1;
   c.kv_latent = required(in, "kv_lora_rank");
@@ -82,28 +74,8 @@ void read_latent(ObjectReader& in, const std::string& type, ModelConfig& c) {
   // The classes leave the latents' norms at their default, whatever rms_norm_eps says.
   constexpr double class_eps = 1e-6;
   if (c.rms_norm_eps != class_eps) c.latent_norm_eps = class_eps;
-  // Of experts, which no layer has; widths that follow from others; training.
-  in.ignore({"rope_interleave",
-             "qk_head_dim",
-             "moe_intermediate_size",
-             "n_routed_experts",
-             "num_local_experts",
-             "num_experts",
-             "n_shared_experts",
-             "num_experts_per_tok",
-             "n_group",
-             "topk_group",
-             "topk_method",
-             "scoring_func",
-             "norm_topk_prob",
-             "routed_scaling_factor",
-             "moe_layer_freq",
-             "aux_loss_alpha",
-             "seq_aux",
-             "output_router_logits",
-             "num_nextn_predict_layers",
-             "num_mtp_layers",
-             "ep_size"});
+  in.ignore({"rope_interleave", "qk_head_dim"});  // read above; follows from others
+  read_latent_experts(in, type, c);
 }
 
 }  // namespace

@@ -6,21 +6,13 @@
 
 #include "core/description/expert_keys.h"
 #include "core/description/family_keys.h"
+#include "core/description/require.h"
 #include "core/description/rotary_keys.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/error.h"
 
 namespace kha {
 namespace {
-
-void require(bool good, const std::string& where, const std::string& key, const std::string& value,
-             const std::string& expected) {
-  if (good) return;
-  fail({.what = fmt::format("`{}` does not make a model", key),
-        .where = where,
-        .expected = expected,
-        .found = value});
-}
 
 constexpr int64_t most_layers = 10000;
 constexpr int64_t most_size = int64_t{1} << 24;  // with a head, H x D: the rows of a projection
@@ -94,6 +86,8 @@ nlohmann::ordered_json kha_json(const ModelConfig& c) {
   if (c.content_bias) object["content_bias"] = true;
   if (c.rotary_layout != "half_split") object["rotary_layout"] = c.rotary_layout;
   if (c.latent_norm_eps > 0) object["latent_norm_eps"] = c.latent_norm_eps;
+  // To the class of qwen2 it goes without saying.
+  if (c.attention_bias && !c.output_bias && c.base_type() != "qwen2") object["output_bias"] = false;
   object.update(knocks_json(c.knocks.all, nullptr));
   for (const auto& [layer, knocks] : c.knocks.layers) {
     object["layers"][std::to_string(layer)] = knocks_json(knocks, &c.knocks.all);

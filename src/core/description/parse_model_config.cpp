@@ -79,22 +79,18 @@ int64_t layer_number(const ObjectReader& in, const std::string& text) {
   return std::stoll(text);
 }
 
-// Gives the type of the plain model below the maps.
-std::string read_kha(ObjectReader& outer, const json& object, ModelConfig& c) {
-  if (!object.is_object()) outer.wrong_type("kha", "an object", object);
-  ObjectReader in(object, outer.where() + ", kha");
+void require_version(ObjectReader& in) {
   int64_t version = 1;
   in.read("version", version);
-  if (version != 1) {
-    fail({.what = "this model was written by a newer kha",
-          .where = in.where(),
-          .expected = "version 1",
-          .found = std::to_string(version),
-          .next = "update kha"});
-  }
-  std::string base = "qwen3";
-  in.read("base", base);
-  if (!is_plain_type(base)) in.refuse("unknown base model", type_list(), base);
+  if (version == 1) return;
+  fail({.what = "this model was written by a newer kha",
+        .where = in.where(),
+        .expected = "version 1",
+        .found = std::to_string(version),
+        .next = "update kha"});
+}
+
+void read_attention(ObjectReader& in, ModelConfig& c) {
   in.read("attention", c.attention);
   in.read("rope_head_dim", c.rope_head_dim);
   in.read("kv_latent", c.kv_latent);
@@ -105,26 +101,39 @@ std::string read_kha(ObjectReader& outer, const json& object, ModelConfig& c) {
   in.read("content_bias", c.content_bias);
   in.read("rotary_layout", c.rotary_layout);
   in.read("latent_norm_eps", c.latent_norm_eps);
-  c.knocks.all = read_knocks(in, {});
-  if (const json* layers = in.find("layers")) {
-    if (!layers->is_object()) in.wrong_type("layers", "an object", *layers);
-    for (const auto& [key, value] : layers->items()) {
-      if (!value.is_object())
-        in.wrong_type("layers." + key, "an object such as {\"v\": \"none\"}", value);
-      ObjectReader layer(value, in.where() + ".layers." + key);
-      c.knocks.layers[layer_number(in, key)] = read_knocks(layer, c.knocks.all);
-      layer.refuse_unknown();
-    }
+  in.read("output_bias", c.output_bias);
+}
+
+// The setting of all layers, and those that differ.
+void read_maps(ObjectReader& in, ModelKnocks& knocks) {
+  knocks.all = read_knocks(in, {});
+  const json* layers = in.find("layers");
+  if (!layers) return;
+  if (!layers->is_object()) in.wrong_type("layers", "an object", *layers);
+  for (const auto& [key, value] : layers->items()) {
+    if (!value.is_object())
+      in.wrong_type("layers." + key, "an object such as {\"v\": \"none\"}", value);
+    ObjectReader layer(value, in.where() + ".layers." + key);
+    knocks.layers[layer_number(in, key)] = read_knocks(layer, knocks.all);
+    layer.refuse_unknown();
   }
+}
+
+// Gives the type of the plain model below the maps.
+std::string read_kha(ObjectReader& outer, const json& object, ModelConfig& c) {
+  if (!object.is_object()) outer.wrong_type("kha", "an object", object);
+  ObjectReader in(object, outer.where() + ", kha");
+  require_version(in);
+  std::string base = "qwen3";
+  in.read("base", base);
+  if (!is_plain_type(base)) in.refuse("unknown base model", type_list(), base);
+  read_attention(in, c);
+  read_maps(in, c.knocks);
   in.refuse_unknown();
   return base;
 }
 
-// What the decoder does not compute is refused here, never ignored.
-void refuse_unsupported(ObjectReader& in) {
-  std::string activation = "silu";
-  in.read("hidden_act", activation);
-  if (activation != "silu") in.refuse("unsupported activation", "hidden_act `silu`", activation);
+void refuse_windows(ObjectReader& in) {
   bool window = false;
   in.read("use_sliding_window", window);
   if (window) in.refuse("sliding windows are not supported", "use_sliding_window false", "true");
@@ -136,6 +145,22 @@ void refuse_unsupported(ObjectReader& in) {
                   type.dump());
       }
     }
+  }
+}
+
+// What the decoder does not compute is refused here, never ignored.
+void refuse_unsupported(ObjectReader& in) {
+  std::string activation = "silu";
+  in.read("hidden_act", activation);
+  if (activation != "silu") in.refuse("unsupported activation", "hidden_act `silu`", activation);
+  refuse_windows(in);
+  if (const json* quantised = in.find("quantization_config")) {
+    fail({.what = "the weights of this model are quantised, which is not supported",
+          .where = in.where(),
+          .expected = "weights of float32, bfloat16 or float16, and no `quantization_config`",
+          .found = quantised->value("quant_method", quantised->dump().substr(0, 80)),
+          .next = "take the release in bfloat16, or convert the weights with the tools of the "
+                  "model's authors"});
   }
   double dropout = 0;
   in.read("attention_dropout", dropout);
@@ -169,23 +194,14 @@ std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-}  // namespace
-
-ModelConfig parse_model_config(const std::string& text, const std::string& where) {
-  const json object = parse_object(text, where);
-  ObjectReader in(object, where);
-  ModelConfig c;
+std::string read_type(ObjectReader& in) {
   std::string type = "qwen3";
   in.read("model_type", type);
-  if (type != "kha" && !is_plain_type(type) && !is_latent_type(type)) {
-    in.refuse("this kind of model is not supported", "model_type " + type_list() + " or kha", type);
-  }
-  std::string base = type == "kha" ? "qwen3" : type;
-  if (const json* kha = in.find("kha")) base = read_kha(in, *kha, c);
-  refuse_unsupported(in);
-  read_sizes(in, base, c);
-  read_rotary(in, c);
-  read_token_ids(in, c);
+  if (type == "kha" || is_plain_type(type) || is_latent_type(type)) return type;
+  in.refuse("this kind of model is not supported", "model_type " + type_list() + " or kha", type);
+}
+
+void read_numbers(ObjectReader& in, const std::string& type, ModelConfig& c) {
   if (type == "glm4_moe") c.rms_norm_eps = 1e-5;  // the class default
   in.read("rms_norm_eps", c.rms_norm_eps);
   c.tie_word_embeddings = false;  // the class default
@@ -194,15 +210,34 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   in.read("initializer_range", c.initializer_range);
   in.read("torch_dtype", c.dtype);
   in.read("dtype", c.dtype);
+}
+
+void require_one_type(const ModelConfig& c, const std::string& type, const std::string& where) {
+  if ((type == "kha") != c.plain() || is_latent_type(type)) return;
+  fail({.what = "`model_type` and the object `kha` contradict each other",
+        .where = where,
+        .expected = "`kha` with maps or parts of its own, or the type of a plain model without",
+        .found = "`" + type + "` " + what_is_own(c),
+        .cause = "the file was edited by hand"});
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(const std::string& text, const std::string& where) {
+  const json object = parse_object(text, where);
+  ObjectReader in(object, where);
+  ModelConfig c;
+  const std::string type = read_type(in);
+  std::string base = type == "kha" ? "qwen3" : type;
+  if (const json* kha = in.find("kha")) base = read_kha(in, *kha, c);
+  refuse_unsupported(in);
+  read_sizes(in, base, c);
+  read_rotary(in, c);
+  read_token_ids(in, c);
+  read_numbers(in, type, c);
   read_family(in, base, c);
   if (!is_latent_type(type)) read_experts(in, base, type == "kha", c);
-  if ((type == "kha") == c.plain() && !is_latent_type(type)) {
-    fail({.what = "`model_type` and the object `kha` contradict each other",
-          .where = where,
-          .expected = "`kha` with maps or parts of its own, or the type of a plain model without",
-          .found = "`" + type + "` " + what_is_own(c),
-          .cause = "the file was edited by hand"});
-  }
+  require_one_type(c, type, where);
   in.ignore({"architectures", "transformers_version", "use_cache", "sliding_window",
              "max_window_layers", "auto_map", "_name_or_path"});
   in.refuse_unknown();

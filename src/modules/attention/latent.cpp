@@ -18,13 +18,10 @@
 #include "modules/attention/attention.h"
 #include "modules/causal.h"
 #include "modules/knock.h"
+#include "modules/optional_tensor.h"
 
 namespace kha {
 namespace {
-
-std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
-}
 
 class Latent : public Attention {
  public:
@@ -61,9 +58,9 @@ class Latent : public Attention {
                              .view({x.size(0), x.size(1), heads, width + rotated});
     const at::Tensor kv = at::linear(x, kv_a_, optional_of(kv_a_bias_));
     const at::Tensor key = kv.narrow(2, latents * config_.kv_latent, rotated).unsqueeze(2);
-    return {.queries_BTHD = at::cat({apply(q_map_, q.narrow(3, 0, width)),
-                                     rotary.rotate(q.narrow(3, width, rotated), first)},
-                                    3),
+    return {.queries_BTHD = scaled(at::cat({apply(q_map_, q.narrow(3, 0, width)),
+                                            rotary.rotate(q.narrow(3, width, rotated), first)},
+                                           3)),
             .entry = {norm_latents(kv), rotary.rotate(key, first)}};
   }
 
@@ -89,6 +86,12 @@ class Latent : public Attention {
           .expected = "a pass without gradients",
           .found = "queries that require a gradient",
           .next = "name no form: keys and values are formed where gradients are taken"});
+  }
+
+  // The logits' own scale under yarn, which every form of attention then has.
+  at::Tensor scaled(const at::Tensor& queries) const {
+    const double scale = rotary_logit_scale(config_.rotary_scaling);
+    return scale == 1 ? queries : queries * scale;
   }
 
   int64_t group() const { return config_.num_attention_heads / config_.latent_heads; }

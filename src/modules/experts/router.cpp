@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "modules/experts/selection.h"
 
@@ -118,6 +119,17 @@ class RouterWeights : public torch::autograd::Function<RouterWeights> {
   }
 };
 
+// -inf outside a token's best groups: of softmax scores the largest counts, else the sum of two.
+Tensor within_groups(const Tensor& scores, const ExpertConfig& e) {
+  const Tensor grouped = scores.unflatten(1, {e.groups, e.count / e.groups});
+  const Tensor best =
+      e.router == "softmax" ? std::get<0>(grouped.max(2)) : std::get<0>(grouped.topk(2, 2)).sum(2);
+  const Tensor closed = at::ones_like(best, at::kBool)
+                            .scatter(1, largest_columns(best, e.open_groups), false)
+                            .unsqueeze(2);
+  return grouped.masked_fill(closed, -std::numeric_limits<double>::infinity()).flatten(1);
+}
+
 Tensor counts_of(const Tensor& chosen, const Tensor& text, int64_t experts) {
   const Tensor counted = text.defined() ? chosen.index({text}) : chosen;
   return at::bincount(counted.flatten().to(at::kCPU), {}, experts);
@@ -151,9 +163,10 @@ Routing Router::operator()(const Tensor& x) const {
   const Tensor logits = at::linear(x.to(type), weight_Ed_.to(type));
   const bool softmax = config_.router == "softmax";
   const Tensor seen = logits.detach();
-  // Softmax keeps the order of the logits.
-  const Tensor chosen = largest_columns(
-      bias_E_.defined() ? scores_of(seen, softmax) + bias_E_.detach() : seen, config_.active);
+  // Softmax keeps the order of the logits, and so of the groups' largest.
+  Tensor order = bias_E_.defined() ? scores_of(seen, softmax) + bias_E_.detach() : seen;
+  if (config_.groups > 1) order = within_groups(order, config_);
+  const Tensor chosen = largest_columns(order, config_.active);
   const Auxiliary auxiliary = record_ ? ask(*record_, layer_, chosen, seen) : Auxiliary{};
   return {chosen, RouterWeights::apply(logits, chosen, softmax, config_.normalise, config_.scaling,
                                        auxiliary)};

@@ -2,7 +2,9 @@
 //
 // scores: s = sigmoid(z) or softmax(z), z = x W^T in float32 (float64 for float64). Chosen are the
 // k largest of s + b, where the bias b (sigmoid alone) is moved by balancing and by no gradient.
-// Weights: s of the chosen, divided by their sum where they are normalised, times the scaling.
+// Of several groups (DeepSeek, arXiv 2412.19437, section 2.1.2) only the experts of the best are
+// open to a token. Weights: s of the chosen, divided by their sum where they are normalised, times
+// the scaling.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/description/attention/declarations.h"
+#include "core/description/require.h"
 #include "kha/core/error.h"
 
 namespace kha {
@@ -28,11 +29,7 @@ void refuse_parts(const ModelConfig& c, const std::string& where,
 
 void require_part(const std::string& where, const std::string& key, int64_t value, bool good,
                   const std::string& expected) {
-  if (good) return;
-  fail({.what = "`" + key + "` does not make a model",
-        .where = where,
-        .expected = expected,
-        .found = std::to_string(value)});
+  require(good, where, key, std::to_string(value), expected);
 }
 
 }  // namespace kha
