@@ -5,6 +5,7 @@
 
 #include "core/thrown.h"
 #include "kha/core/byte_tokenizer.h"
+#include "model/generate/generate_batch.h"
 #include "model/tiny_model.h"
 
 namespace kha::test {
@@ -231,6 +232,33 @@ class Words : public Tokenizer {
     return text;
   }
 };
+
+// A vocabulary with holes: every second id has a row in the model and no token.
+class Holes : public Words {
+ public:
+  std::string token(int64_t id) const override { return id % 2 == 0 ? "" : text_of(id); }
+};
+
+TEST(Generate, NeverChoosesAnIdWithoutAToken) {
+  LoadedModel model = random_model(tiny_config());
+  model.config.eos_token_id = {};
+  model.tokenizer = std::make_shared<Words>();
+  GenerateOptions options = greedy(40);
+  options.sampling.temperature = 1;
+  const auto even = [&] {
+    int64_t count = 0;
+    auto ids = generate(model, {'a'}, options).ids;
+    for (const auto& text : generate_batch(model, {{'a'}, {'a', 'b'}}, options))
+      ids.insert(ids.end(), text.ids.begin(), text.ids.end());
+    for (const int64_t id : ids) count += id % 2 == 0;
+    return count;
+  };
+  EXPECT_GT(even(), 30);
+  model.tokenizer = std::make_shared<Holes>();
+  EXPECT_EQ(even(), 0);
+  options.sampling.temperature = 0;
+  EXPECT_EQ(even(), 0);
+}
 
 TEST(Generate, ATokenIsReadBehindTheOneBeforeIt) {
   LoadedModel model = writes("abcd");

@@ -36,7 +36,7 @@ std::string in_words(EndReason reason) {
 GenerateResult generate(const LoadedModel& model, std::vector<std::int64_t> prompt,
                         const GenerateOptions& options,
                         const std::function<void(const std::string&)>& on_text) {
-  OneText text(model, std::move(prompt), options, on_text);
+  OneText text(model, std::move(prompt), options, on_text, choosable_ids(model));
   NextLogits logits(model, options, text.positions());
   while (!text.ended()) text.continue_with(logits.after(text.ids(), text.vocabulary()));
   GenerateResult result = text.finish();

@@ -56,10 +56,10 @@ struct GenerateResult {
 };
 
 // Continues `prompt`; an empty one starts from the end mark, which stands before every document in
-// training. Only ids of the model's tokenizer are ever chosen, also where the vocabulary is padded.
-// `on_text` gets the text as it comes, in whole characters; its pieces joined are result.text.
-// Errors: invalid options, an empty stop text, a prompt id outside the vocabulary, a prompt longer
-// than the context, logits that are not finite.
+// training. Only ids of the model's tokenizer are ever chosen, also where the vocabulary is padded
+// or has ids between others without a token. `on_text` gets the text as it comes, in whole
+// characters; its pieces joined are result.text. Errors: invalid options, an empty stop text, a
+// prompt id outside the vocabulary, a prompt longer than the context, logits that are not finite.
 GenerateResult generate(const LoadedModel& model, std::vector<std::int64_t> prompt,
                         const GenerateOptions& options,
                         const std::function<void(const std::string&)>& on_text = {});

@@ -85,7 +85,8 @@ std::vector<OneText> begin_texts(const LoadedModel& model,
                                  const std::vector<std::vector<std::int64_t>>& prompts,
                                  const GenerateOptions& options) {
   std::vector<OneText> texts;
-  for (const auto& prompt : prompts) texts.emplace_back(model, prompt, options, nullptr);
+  const auto choosable = choosable_ids(model);
+  for (const auto& prompt : prompts) texts.emplace_back(model, prompt, options, nullptr, choosable);
   return texts;
 }
 

@@ -56,17 +56,33 @@ std::vector<std::int64_t> checked(const LoadedModel& model, std::vector<std::int
   return prompt;
 }
 
+std::int64_t rows_with_ids(const LoadedModel& model) {
+  return std::min(model.config.vocab_size, model.tokenizer->vocab_size());
+}
+
 }  // namespace
 
+std::shared_ptr<const std::vector<std::int64_t>> choosable_ids(const LoadedModel& model) {
+  std::vector<std::int64_t> ids;
+  const std::int64_t rows = rows_with_ids(model);
+  for (std::int64_t id = 0; id < rows; ++id) {
+    if (!model.tokenizer->token(id).empty()) ids.push_back(id);
+  }
+  if (static_cast<std::int64_t>(ids.size()) == rows) return nullptr;
+  return std::make_shared<const std::vector<std::int64_t>>(std::move(ids));
+}
+
 OneText::OneText(const LoadedModel& model, std::vector<std::int64_t> prompt,
-                 const GenerateOptions& options, std::function<void(const std::string&)> on_text)
+                 const GenerateOptions& options, std::function<void(const std::string&)> on_text,
+                 std::shared_ptr<const std::vector<std::int64_t>> choosable)
     : config_(model.config),
       tokenizer_(*model.tokenizer),
       options_(options),
       on_text_(std::move(on_text)),
       text_(options.stops),
       all_ids_(checked(model, std::move(prompt), options)),
-      prompt_length_(static_cast<std::int64_t>(all_ids_.size())) {
+      prompt_length_(static_cast<std::int64_t>(all_ids_.size())),
+      choosable_(std::move(choosable)) {
   look_for_the_end();
 }
 
@@ -81,13 +97,22 @@ std::int64_t OneText::vocabulary() const {
 }
 
 void OneText::continue_with(const std::vector<float>& logits) {
-  const auto index = static_cast<std::int64_t>(result_.ids.size());
-  const std::int64_t id =
-      sample(logits, options_.sampling, uniform_draw(options_.sampling.seed, index));
+  const std::int64_t id = chosen(logits);
   if (!is_end_mark(id)) show(text_.push(tokenizer_.text_of(id)));
   all_ids_.push_back(id);
   result_.ids.push_back(id);
   look_for_the_end();
+}
+
+// Rows without a token are trained by nothing and spell nothing: they take no part in the choice.
+std::int64_t OneText::chosen(const std::vector<float>& logits) const {
+  const double uniform =
+      uniform_draw(options_.sampling.seed, static_cast<std::int64_t>(result_.ids.size()));
+  if (!choosable_) return sample(logits, options_.sampling, uniform);
+  std::vector<float> own;
+  own.reserve(choosable_->size());
+  for (const std::int64_t id : *choosable_) own.push_back(logits[id]);
+  return (*choosable_)[sample(own, options_.sampling, uniform)];
 }
 
 GenerateResult OneText::finish() {
