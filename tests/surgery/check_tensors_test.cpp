@@ -174,6 +174,35 @@ TEST_F(CheckTensors, QuantisedWeightsAreRefused) {
                     HasSubstr("F64, F32, F16 or BF16"), HasSubstr("I8"), HasSubstr("quantised")));
 }
 
+// DeepSeek-V3 and Glm4-MoE are published with one such layer.
+TEST_F(CheckTensors, LayersThatPredictFurtherTokensAreNotReadAndSaid) {
+  tensors_["model.layers.2.enorm.weight"] = {1, 2};
+  EXPECT_THAT(refusal(config_), HasSubstr("would not read"));
+  tensors_["model.layers.2.eh_proj.weight"] = {1, 2, 3};
+  const TensorCheck result = check(config_);
+  EXPECT_THAT(result.unread, testing::UnorderedElementsAre("model.layers.2.enorm.weight",
+                                                           "model.layers.2.eh_proj.weight"));
+  EXPECT_THAT(result.warnings,
+              testing::ElementsAre(HasSubstr("2 tensors of layers behind the last")));
+  tensors_["model.layers.3.enorm.weight"] = {1, 2};
+  EXPECT_THAT(refusal(config_), HasSubstr("model.layers.3.enorm.weight"));
+}
+
+TEST_F(CheckTensors, SharedExpertsOfZerosAreSaid) {
+  config_.experts = {.count = 2, .active = 1, .width = 3, .shared = 1};
+  tensors_ = random_tensors(config_);
+  EXPECT_THAT(check(config_).warnings, IsEmpty());
+  for (const char* layer : {"0", "1"}) {
+    for (const char* part : {"up", "gate", "down"}) {
+      auto& values = tensors_[std::string("model.layers.") + layer + ".mlp.shared_experts." + part +
+                              "_proj.weight"];
+      std::fill(values.begin(), values.end(), 0.0);
+    }
+  }
+  EXPECT_THAT(check(config_).warnings,
+              testing::ElementsAre(HasSubstr("the shared experts of every layer are zeros")));
+}
+
 TEST_F(CheckTensors, UntiedWithoutAHeadNamesBothRemedies) {
   ModelConfig untied = config_;
   untied.tie_word_embeddings = false;

@@ -13,9 +13,11 @@
 namespace kha {
 
 struct TensorCheck {
-  // Tensors in the file that the model does not read: only ever a head that config.json ties.
+  // Tensors in the file that the model does not read: a head that config.json ties, and layers
+  // behind the last that predict further tokens (they hold an `eh_proj`).
   std::vector<std::string> unread;
-  // Sentences to be shown: the stored head is not the embedding that is used in its place.
+  // Sentences to be shown: the stored head is not the embedding that is used in its place, layers
+  // are not read, shared experts are zeros.
   std::vector<std::string> warnings;
 };
 

@@ -79,7 +79,9 @@ class Checker {
     compare_names();
     compare_shapes();
     for (const auto& spec : table_) require_numbers(spec.name);
-    if (!check_.unread.empty()) compare_head();
+    if (config_.tie_word_embeddings && files_.find(head_name)) compare_head();
+    if (predictor_tensors_ > 0) tell_predictor();
+    if (config_.experts.any() && config_.experts.shared > 0) tell_empty_experts();
     return std::move(check_);
   }
 
@@ -92,11 +94,48 @@ class Checker {
     for (const auto& name : files_.names()) {
       if (known_.count(name)) continue;
       const bool tied_head = name == head_name && config_.tie_word_embeddings;
-      (tied_head ? check_.unread : unexpected).push_back(name);
+      const bool predictor = is_of_predictor(name);
+      predictor_tensors_ += predictor;
+      (tied_head || predictor ? check_.unread : unexpected).push_back(name);
     }
     if (missing == std::vector<std::string>{head_name}) fail_without_head();
     if (!missing.empty()) fail_missing(missing, unexpected);
     if (!unexpected.empty()) fail_unexpected(unexpected);
+  }
+
+  // A layer behind the last that joins the embedding of the next token to the hidden state
+  // (DeepSeek-V3's and Glm4-MoE's multi-token prediction): no part of the model itself.
+  bool is_of_predictor(const std::string& name) const {
+    constexpr std::string_view mark = "model.layers.";
+    if (!name.starts_with(mark)) return false;
+    int64_t layer = -1;
+    const auto end = std::from_chars(name.data() + mark.size(), name.data() + name.size(), layer);
+    return layer >= config_.num_hidden_layers && end.ptr != name.data() + name.size() &&
+           files_.find(fmt::format("{}{}.eh_proj.weight", mark, layer)) != nullptr;
+  }
+
+  void tell_predictor() {
+    check_.warnings.push_back(fmt::format(
+        "{} tensors of layers behind the last predict further tokens (multi-token prediction): "
+        "they are not read, and not written again",
+        predictor_tensors_));
+  }
+
+  bool all_zero(const std::string& name) const {
+    const auto bytes = files_.bytes(name);
+    return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+  }
+
+  // down(silu(gate) up): a product that is zero where any of the three is.
+  void tell_empty_experts() {
+    for (int64_t layer = config_.experts.first_dense; layer < config_.num_hidden_layers; ++layer) {
+      const std::string prefix = feed_forward_prefix(layer) + "shared_experts.";
+      if (!all_zero(prefix + "down_proj.weight") && !all_zero(prefix + "up_proj.weight")) return;
+    }
+    if (config_.experts.first_dense >= config_.num_hidden_layers) return;
+    check_.warnings.push_back(
+        "the shared experts of every layer are zeros, which compute nothing: an export for a class "
+        "that always builds them; they are kept and cost their products");
   }
 
   [[noreturn]] void fail_without_head() const {
@@ -218,6 +257,7 @@ class Checker {
   std::vector<ParameterSpec> table_;
   std::unordered_set<std::string> known_;
   std::string where_;
+  int64_t predictor_tensors_ = 0;
   TensorCheck check_;
 };
 
