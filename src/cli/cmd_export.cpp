@@ -71,6 +71,7 @@ void print_report(const Options& options, const ExportReport& report) {
              report.architecture.class_name, report.model.dtype, report.bytes, report.files,
              report.files == 1 ? "" : "s");
   fmt::print("{}", form_line(report));
+  for (const auto& check : report.checks) fmt::print("  {}\n", check);
 }
 
 nlohmann::ordered_json report_json(const Options& options, const ExportReport& report) {
@@ -85,6 +86,7 @@ nlohmann::ordered_json report_json(const Options& options, const ExportReport& r
           {"bytes", report.bytes},
           {"folded", report.folded.size()},
           {"changes", report.changes},
+          {"checks", report.checks},
           {"warnings", report.warnings},
           {"left_out", report.left_out},
           {"verification", nullptr}};
@@ -121,6 +123,7 @@ int run_gguf(const Options& options) {
 
 int run(Options options) {
   check(options);
+  if (options.verify) options.to == "gguf" ? require_gguf_verifiers() : require_verifiers();
   options.model = resolve_model_folder(options.model).string();
   if (options.to == "gguf") return run_gguf(options);
   if (!options.dtype.empty()) options.how.dtype = types.at(options.dtype);

@@ -15,13 +15,14 @@ constexpr int most_tokens = 256;  // far enough that a wrong order of rotary cha
 
 }  // namespace
 
+std::filesystem::path peer_program(const std::string& name) {
+  if (const auto program = program_beside(name)) return *program;
+  fail({.what = "verifying needs " + name + ", which is not installed beside kha",
+        .next = "make build"});
+}
+
 int run_peer(const std::string& name, const std::vector<std::string>& arguments) {
-  const auto program = program_beside(name);
-  if (!program) {
-    fail({.what = "verifying needs " + name + ", which is not installed beside kha",
-          .next = "make build"});
-  }
-  return run_child(*program, arguments);
+  return run_child(peer_program(name), arguments);
 }
 
 void fail_peer(const std::string& name, int code) {

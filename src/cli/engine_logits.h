@@ -16,6 +16,9 @@ constexpr int continued_tokens = 24;
 void write_engine_logits(const std::filesystem::path& model, const std::filesystem::path& file,
                          std::int64_t context, std::vector<std::string> text);
 
+// The companion's file. Errors: it is not installed, which is to be asked before long work.
+std::filesystem::path peer_program(const std::string& name);
+
 // Runs the companion; returns its exit code. Errors: it is not installed.
 int run_peer(const std::string& name, const std::vector<std::string>& arguments);
 [[noreturn]] void fail_peer(const std::string& name, int code);

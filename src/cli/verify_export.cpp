@@ -38,6 +38,10 @@ std::string verdict(const Json& found, double limit, bool equal) {
 
 }  // namespace
 
+void require_verifiers() {
+  for (const char* name : {"kha-engine", "kha-hf-peer"}) peer_program(name);
+}
+
 ExportProof verify_export(const std::filesystem::path& model, const std::filesystem::path& exported,
                           const ExportReport& written, const std::vector<std::string>& text) {
   const TemporaryFolder folder("verify");

@@ -16,6 +16,9 @@ struct ExportProof {
   nlohmann::ordered_json json;  // the same figures
 };
 
+// Fails where a program that verify_export runs is not installed: to be asked before long work.
+void require_verifiers();
+
 // Log-probabilities of the first tokens of a text (none: the model's tokenizer.json), in float32
 // and float64, and a greedy continuation. `written` is what made `exported`. Errors: an
 // engine or companion that is not installed, or that fails.

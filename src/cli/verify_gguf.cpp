@@ -93,6 +93,10 @@ ExportProof no_proof() {
 
 }  // namespace
 
+void require_gguf_verifiers() {
+  for (const char* name : {"kha-engine", "kha-gguf-peer"}) peer_program(name);
+}
+
 ExportProof verify_gguf(const std::filesystem::path& model, const std::filesystem::path& file,
                         const GgufFile& written, const std::string& dtype,
                         const std::vector<std::string>& text) {

@@ -10,6 +10,9 @@
 
 namespace kha::cli {
 
+// Fails where a program that verify_gguf runs is not installed: to be asked before long work.
+void require_gguf_verifiers();
+
 // Log-probabilities of the first tokens of a text, a greedy continuation with a cache in float32,
 // and the ids of some 200 texts in both tokenizers. The proof's json is null and `equal` true where
 // llama-cpp-python is not installed; the text says so. Errors: as verify_export.

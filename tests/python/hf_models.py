@@ -23,6 +23,11 @@ SIZES = {
     "torch_dtype": "float32",
 }
 LATENT = {"attention": "mla", "rope_head_dim": 6, "kv_latent": 20, "latent_heads": 1}
+# Of the object `kha` and of the keys beside it: routers with a sigmoid and with a softmax.
+SIGMOID = dict(n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
+               n_shared_experts=0, first_k_dense_replace=1)
+SOFTMAX = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=False,
+               n_shared_experts=0, mlp_only_layers=[0])
 IDS = list(b"the heads of a layer share one small map and knock on each other " * 4)[:210]
 
 
@@ -32,19 +37,50 @@ def attention_shapes(config, kha):
     if kha.get("attention", "gqa") == "gqa":
         kv = config["num_key_value_heads"] * width
         shapes = {"q_proj.weight": (heads * width, d), "k_proj.weight": (kv, d),
-                  "v_proj.weight": (kv, d), "q_norm.weight": (width,), "k_norm.weight": (width,),
-                  "o_proj.weight": (d, heads * width)}
+                  "v_proj.weight": (kv, d), "o_proj.weight": (d, heads * width)}
+        if config.get("use_qk_norm", True):
+            shapes |= {"q_norm.weight": (width,), "k_norm.weight": (width,)}
         if config["attention_bias"]:
-            shapes |= {f"{name}_proj.bias": (shapes[f"{name}_proj.weight"][0],) for name in "qkvo"}
+            with_bias = "qkvo" if kha.get("output_bias", True) else "qkv"
+            shapes |= {f"{name}_proj.bias": (shapes[f"{name}_proj.weight"][0],) for name in with_bias}
         return shapes
     turned, latent, query = kha["rope_head_dim"], kha["kv_latent"], kha.get("query_latent", 0)
+    value = kha.get("value_head_dim", width)
     shapes = {"kv_a_proj_with_mqa.weight": (latent + turned, d), "kv_a_layernorm.weight": (latent,),
-              "kv_b_proj.weight": (heads * 2 * width, latent), "o_proj.weight": (d, heads * width)}
+              "kv_b_proj.weight": (heads * (width + value), latent),
+              "o_proj.weight": (d, heads * value)}
     rows = heads * (width + turned)
     if not query:
         return shapes | {"q_proj.weight": (rows, d)}
     return shapes | {"q_a_proj.weight": (query, d), "q_a_layernorm.weight": (query,),
                      "q_b_proj.weight": (rows, query)}
+
+
+def feed_forward_shapes(prefix, d, width):
+    return {f"{prefix}{name}_proj.weight": shape
+            for name, shape in (("gate", (width, d)), ("up", (width, d)), ("down", (d, width)))}
+
+
+def mixture_shapes(prefix, config):
+    """Shapes of one layer's router and experts."""
+    d, width = config["hidden_size"], config["moe_intermediate_size"]
+    count = config.get("n_routed_experts") or config["num_experts"]
+    shapes = {f"{prefix}gate.weight": (count, d)}
+    if "n_routed_experts" in config:
+        shapes[f"{prefix}gate.e_score_correction_bias"] = (count,)
+    for expert in range(count):
+        shapes |= feed_forward_shapes(f"{prefix}experts.{expert}.", d, width)
+    if config["n_shared_experts"]:
+        shared = config["n_shared_experts"] * width
+        shapes |= feed_forward_shapes(f"{prefix}shared_experts.", d, shared)
+    return shapes
+
+
+def is_dense(config, layer):
+    """Whether the feed-forward of the layer has no experts."""
+    if "n_routed_experts" in config:
+        return layer < config["first_k_dense_replace"]
+    return "num_experts" not in config or layer in config["mlp_only_layers"]
 
 
 def shapes_of(config, kha):
@@ -57,20 +93,23 @@ def shapes_of(config, kha):
         for name, shape in attention_shapes(config, kha).items():
             shapes[f"{prefix}self_attn.{name}"] = shape
         for slot in "qkv":
+            side = kha.get("value_head_dim", config["head_dim"]) if slot == "v" else config["head_dim"]
             if kha.get(slot, "none") == "linear":
-                shapes[f"{prefix}self_attn.knock_{slot}.weight"] = (config["head_dim"],) * 2
+                shapes[f"{prefix}self_attn.knock_{slot}.weight"] = (side,) * 2
             if kha.get(slot, "none") == "mlp":
                 for part in ("up", "gate", "down"):
-                    shapes[f"{prefix}self_attn.knock_{slot}.{part}.weight"] = (config["head_dim"],) * 2
+                    shapes[f"{prefix}self_attn.knock_{slot}.{part}.weight"] = (side,) * 2
         for norm in ("input_layernorm", "post_attention_layernorm"):
             shapes[f"{prefix}{norm}.weight"] = (d,)
-        for name, shape in (("gate", (f, d)), ("up", (f, d)), ("down", (d, f))):
-            shapes[f"{prefix}mlp.{name}_proj.weight"] = shape
+        shapes |= (feed_forward_shapes(f"{prefix}mlp.", d, f) if is_dense(config, layer)
+                   else mixture_shapes(f"{prefix}mlp.", config))
     return shapes
 
 
 def random_tensor(name, shape, generator):
     noise = torch.randn(shape, generator=generator)
+    if "e_score_correction_bias" in name:
+        return 7 + 0.3 * noise  # far from the middle
     if "norm" in name:
         return 1 + 0.3 * noise
     if "knock" in name and "gate" not in name:
@@ -88,8 +127,10 @@ def write_model(folder, maps=None, dtype=torch.float32, **changes):
     if kha:
         config["kha"] = kha
     generator = torch.Generator().manual_seed(1)
-    tensors = {name: random_tensor(name, shape, generator).to(dtype).contiguous()
+    tensors = {name: random_tensor(name, shape, generator).contiguous()
                for name, shape in shapes_of(config, kha).items()}
+    for name, value in tensors.items():
+        tensors[name] = value if "e_score" in name else value.to(dtype)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -109,8 +150,9 @@ def their_model(folder, dtype=torch.float32):
     """The folder in transformers: every tensor read, none made up."""
     from transformers import AutoModelForCausalLM
 
-    model, loading = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype,
-                                                          output_loading_info=True)
+    # The grouped products of experts know no float64.
+    model, loading = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, output_loading_info=True, experts_implementation="eager")
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         assert not loading[kind], (kind, loading[kind])
     return model.eval()

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 import torch
 from conftest import BIN
-from hf_models import (IDS, LATENT, check_parity, distance, our_logits, their_logits,
-                       their_model, write_model)
+from hf_models import (IDS, LATENT, SIGMOID, SOFTMAX, check_parity, distance, our_logits,
+                       their_logits, their_model, write_model)
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -27,6 +27,30 @@ LATENTS = {
     "query latent, linear maps": dict(maps=dict(LINEAR, query_latent=28)),
     "query latent, another epsilon": dict(maps=dict(query_latent=28), rms_norm_eps=1e-2),
     "no query latent, another epsilon, untied": dict(rms_norm_eps=1e-3, tie_word_embeddings=False),
+}
+
+
+ROUTED = {
+    "tied, linear maps": dict(maps=LINEAR | {"base": "glm4_moe"}),
+    "untied, one KV head, every layer": dict(
+        maps={"base": "glm4_moe"}, tie_word_embeddings=False, num_key_value_heads=1,
+        first_k_dense_replace=0),
+    "groups, scaled, not normalised": dict(
+        maps={"base": "glm4_moe"}, n_group=3, topk_group=2, routed_scaling_factor=2.5,
+        norm_topk_prob=False),
+    "interleaved": dict(maps={"base": "glm4_moe", "rotary_layout": "interleaved"}),
+    "biases but on o": dict(maps={"base": "glm4_moe", "output_bias": False}, attention_bias=True),
+    "no norms": dict(maps={"base": "glm4_moe"}, use_qk_norm=False),
+}
+ROUTED_LATENTS = {
+    "sigmoid": ("V3", dict(maps={"base": "glm4_moe"}, **SIGMOID)),
+    "sigmoid, shared, groups, maps": ("V3", dict(
+        maps=LINEAR | {"base": "glm4_moe", "query_latent": 28, "value_head_dim": 10},
+        **SIGMOID | dict(n_shared_experts=2, n_group=3, topk_group=2, routed_scaling_factor=2.5))),
+    "softmax": ("V2", dict(maps={"base": "qwen3_moe"}, hidden_size=48, **SOFTMAX)),
+    "softmax, shared, groups": ("V2", dict(
+        maps={"base": "qwen3_moe", "query_latent": 28}, hidden_size=48,
+        **SOFTMAX | dict(n_shared_experts=1, n_group=2, topk_group=1, routed_scaling_factor=2.0))),
 }
 
 
@@ -62,6 +86,66 @@ def test_latent_attention_is_deepseek_v3(kha, tmp_path, shape):
     check_parity(kha, tmp_path / "in", tmp_path / "out", tmp_path)
 
 
+@pytest.mark.parametrize("shape", ROUTED)
+def test_a_sigmoid_router_is_glm4_moe_with_a_shared_expert_of_zeros(kha, tmp_path, shape):
+    text = exported(kha, tmp_path, **SIGMOID | ROUTED[shape])
+    assert "Glm4MoeForCausalLM" in text and "a shared expert of zeros in" in text
+    assert ("written again as lm_head.weight" in text) == ("untied" not in shape)
+    assert "vLLM: names, shapes and keys checked against its loader's rules; not executed" in text
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    expected = dict(n_shared_experts=1, tie_word_embeddings=False, partial_rotary_factor=1.0,
+                    num_nextn_predict_layers=0, head_dim=8, rope_scaling=None,
+                    use_qk_norm=shape != "no norms",
+                    first_k_dense_replace=ROUTED[shape].get("first_k_dense_replace", 1),
+                    n_group=ROUTED[shape].get("n_group", 1),
+                    topk_group=ROUTED[shape].get("topk_group", 1))
+    assert {key: config[key] for key in expected} == expected and "kha" not in config
+    assert config["rope_parameters"]["partial_rotary_factor"] == 1.0
+    tensors = load_file(tmp_path / "out/model.safetensors")
+    if "untied" not in shape:
+        assert torch.equal(tensors["lm_head.weight"], tensors["model.embed_tokens.weight"])
+    for name, value in tensors.items():
+        assert ("shared_experts" in name) == (not value.any()), name
+        if name.endswith("e_score_correction_bias"):
+            assert value.dtype == torch.float32 and value.mean().abs() < 1e-6
+    check_parity(kha, tmp_path / "in", tmp_path / "out", tmp_path)
+    check_parity(kha, tmp_path / "out", tmp_path / "out", tmp_path)
+
+
+def test_selection_biases_stay_float32_in_a_narrow_model(kha, tmp_path):
+    exported(kha, tmp_path, "--dtype", "bfloat16", maps={"base": "glm4_moe"}, **SIGMOID)
+    for name, value in load_file(tmp_path / "out/model.safetensors").items():
+        expected = torch.float32 if name.endswith("e_score_correction_bias") else torch.bfloat16
+        assert value.dtype == expected, name
+
+
+@pytest.mark.parametrize("shape", ROUTED_LATENTS)
+def test_latent_attention_with_experts_is_deepseek(kha, tmp_path, shape):
+    version, model = ROUTED_LATENTS[shape]
+    text = exported(kha, tmp_path, **model | {"maps": LATENT | model["maps"]})
+    assert f"Deepseek{version}ForCausalLM" in text
+    assert "checked against its loader's rules; not executed" in text
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert config["scoring_func"] == ("sigmoid" if version == "V3" else "softmax")
+    assert config["first_k_dense_replace"] == 1 and "kha" not in config
+    assert config["topk_method"] == ("noaux_tc" if version == "V3" else
+                                     "group_limited_greedy" if "groups" in shape else "greedy")
+    check_parity(kha, tmp_path / "in", tmp_path / "out", tmp_path)
+    check_parity(kha, tmp_path / "out", tmp_path / "out", tmp_path)
+
+
+def test_routers_that_no_class_has_are_said(kha, tmp_path):
+    shared = SOFTMAX | dict(n_shared_experts=1)
+    write_model(tmp_path / "shared", maps={"base": "qwen3_moe"}, **shared)
+    result = export(kha, tmp_path / "shared", tmp_path / "out")
+    assert result.returncode == 2 and "Qwen3Moe, has no shared experts" in result.stderr
+    normalised = SOFTMAX | dict(norm_topk_prob=True)
+    write_model(tmp_path / "latent", maps=LATENT | {"base": "qwen3_moe"}, **normalised)
+    result = export(kha, tmp_path / "latent", tmp_path / "out")
+    assert result.returncode == 2 and "DeepseekV2 never normalises" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_order_of_rotary_rows_and_the_epsilon_matter(kha, tmp_path):
     """The parity above can fail: without either change it is another model."""
     exported(kha, tmp_path, maps=LATENT | {"query_latent": 28}, rms_norm_eps=1e-2)
@@ -91,7 +175,9 @@ def test_another_type_rounds_every_tensor_once(kha, tmp_path, dtype):
     tensors = write_model(tmp_path / "in", maps=LATENT)
     assert export(kha, tmp_path / "in", tmp_path / "out", "--dtype", dtype).returncode == 0
     found = load_file(tmp_path / "out/model.safetensors")
-    assert found.keys() == tensors.keys()
+    assert found.keys() == tensors.keys() | {"lm_head.weight"}
+    assert torch.equal(found["lm_head.weight"], found.pop("model.embed_tokens.weight"))
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
     for name, value in found.items():
         assert value.dtype == getattr(torch, dtype), name
         if "q_proj" not in name and "kv_a_proj" not in name:  # rotary rows elsewhere

@@ -28,7 +28,8 @@ struct ExportReport {
   ModelConfig model;                  // what was written, in our words
   std::vector<FoldedMap> folded;      // maps that were folded on the way
   std::vector<std::string> changes;   // sentences: what else differs from the tensors as stored
-  std::vector<std::string> warnings;  // of check_tensors
+  std::vector<std::string> checks;    // sentences: what was checked on the finished folder
+  std::vector<std::string> warnings;  // of check_tensors, and what vLLM would compute otherwise
   std::vector<std::string> left_out;  // files and folders that were not taken along
   std::string why_model_file = {};    // of the form with a model file: why it is not plain
   bool rounded = false;               // some tensor is not the bytes that were stored
@@ -41,7 +42,7 @@ struct ExportReport {
 //
 // Errors: `in` is no model or a damaged checkpoint; tensors and config.json do not fit; no public
 // architecture computes the model (the reason and the next step); a value is not finite in the type
-// written; `out` exists; the disk.
+// written; `out` exists; the disk; what was written does not read back.
 ExportReport export_to_hugging_face(const std::filesystem::path& in,
                                     const std::filesystem::path& out,
                                     const ExportOptions& options = {});

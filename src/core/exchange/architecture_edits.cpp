@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "core/surgery/rotary_layout.h"
 #include "kha/core/parameter_table.h"
@@ -41,6 +42,24 @@ void scale_latents(const ModelConfig& c, double factor, std::map<std::string, Te
   }
 }
 
+// The choice of experts does not change with a bias that all have in common, and small numbers keep
+// their digits.
+void centre(std::span<double> bias) {
+  const double mean =
+      std::accumulate(bias.begin(), bias.end(), 0.0) / static_cast<double>(bias.size());
+  for (double& value : bias) value -= mean;
+}
+
+void centre_selection_biases(const ModelConfig& c, std::map<std::string, TensorEdit>& edits,
+                             std::vector<std::string>& changes) {
+  if (!c.experts.selection_bias()) return;
+  for (int64_t layer = c.experts.first_dense; layer < c.num_hidden_layers; ++layer) {
+    append(edits, feed_forward_prefix(layer) + "gate.e_score_correction_bias", centre);
+  }
+  changes.push_back(
+      "selection biases shifted by their mean, which changes no choice, and in float32");
+}
+
 }  // namespace
 
 void add_architecture_edits(const ModelConfig& c, std::map<std::string, TensorEdit>& edits,
@@ -52,6 +71,7 @@ void add_architecture_edits(const ModelConfig& c, std::map<std::string, TensorEd
     }
     changes.push_back("rotary rows brought from " + c.rotary_layout + " to " + layout + " order");
   }
+  centre_selection_biases(c, edits, changes);
   if (c.attention != "mla" || c.latent_eps() == deepseek_latent_eps) return;
   scale_latents(c, std::sqrt(deepseek_latent_eps / c.latent_eps()), edits);
   changes.push_back(fmt::format(

@@ -3,10 +3,10 @@
 
 #include "core/exchange/linear_maps.h"
 #include "core/exchange/model_file.h"
+#include "core/exchange/read_back.h"
 #include "core/exchange/sharded_weights.h"
 #include "core/surgery/new_folder.h"
 #include "core/surgery/side_files.h"
-#include "kha/core/atomic_file.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/checkpoint_store.h"
 #include "kha/core/error.h"
@@ -40,23 +40,6 @@ std::vector<PlannedTensor> planned(const ModelFiles& files, const ModelConfig& c
   return tensors;
 }
 
-std::size_t tensor_files(const fs::path& folder) {
-  return static_cast<std::size_t>(
-      std::count_if(fs::directory_iterator(folder), fs::directory_iterator(),
-                    [](const auto& entry) { return entry.path().extension() == ".safetensors"; }));
-}
-
-void write_settings(const fs::path& in, const fs::path& folder, ExportReport& report) {
-  report.left_out = copy_side_files(in, folder, /*model_code=*/false).left_out;
-  if (!fs::exists(folder / "generation_config.json")) {
-    write_file_atomically(folder / "generation_config.json",
-                          std::string_view(to_generation_config_json(report.model)));
-  }
-  write_file_atomically(folder / "config.json",
-                        std::string_view(config_json_with_model_file(report.model)));
-  write_model_file(folder);
-}
-
 ExportReport export_with_model_file(const fs::path& in, const fs::path& out,
                                     const ExportOptions& options, ModelConfig config) {
   require_free(out);
@@ -72,10 +55,15 @@ ExportReport export_with_model_file(const fs::path& in, const fs::path& out,
     return tensor.spec.dtype != files.at(tensor.spec.name).dtype;
   });
   NewFolder folder(out);
-  report.bytes = write_sharded_weights(files, tensors, options.shard_size, folder.folder()).bytes;
-  report.files = tensor_files(folder.folder());
-  write_settings(in, folder.folder(), report);
-  check_tensors(ModelFiles::open(folder.folder()), read_model_config(folder.folder()));
+  const WrittenWeights written =
+      write_sharded_weights(files, tensors, options.shard_size, folder.folder());
+  report.files = written.files.size();
+  report.bytes = written.bytes;
+  report.left_out = copy_side_files(in, folder.folder(), /*model_code=*/false).left_out;
+  write_settings(folder.folder(), report.model, config_json_with_model_file(report.model));
+  write_model_file(folder.folder());
+  read_back(folder.folder(), tensors, written);
+  report.checks.push_back("read back: names, shapes, types and checksums are those written");
   folder.commit();
   return report;
 }

@@ -28,34 +28,69 @@ void refuse_maps(const ModelConfig& c, const std::string& where) {
   }
 }
 
+constexpr const char* with_kha = "use the model with kha: kha generate, kha eval";
+
+// Classes whose mixture always has a shared expert.
+bool builds_shared_expert(const ModelConfig& c) {
+  return c.experts.any() && (c.experts.router == "sigmoid" || c.attention == "mla");
+}
+
+std::string router_reason(const ModelConfig& c) {
+  if (c.experts.router != "softmax") return "no class has this router with these norms and biases";
+  return "the class of a softmax router, Qwen3Moe, has no shared experts, no groups, no scaling of "
+         "the weights and no heads without norms";
+}
+
 // The rotary layout does not count: rows can be reordered.
-PlainArchitecture grouped_query(ModelConfig c, const std::string& where) {
+PlainArchitecture grouped_query(const ModelConfig& config, const std::string& where) {
+  ModelConfig c = as_architecture(config);
   c.rotary_layout = "half_split";
   if (c.plain()) return {c.base_type(), class_of(c.base_type())};
   fail_none(where,
-            c.experts.any() ? "no class has this router with these experts, norms and biases"
+            c.experts.any() ? router_reason(c)
                             : "QK-norm with biases on q, k and v but not on o is in no dense class",
-            c.experts.any() && c.experts.shared == 0
-                ? "a sigmoid router is exported with shared experts (model.experts.shared) so far; "
-                  "use this model with kha: kha generate, kha eval"
-                : "use the model with kha: kha generate, kha eval");
+            with_kha);
+}
+
+// V2's class leaves a normalisation of the weights out, and wants a width that heads divide.
+PlainArchitecture latent(const ModelConfig& c, const std::string& where) {
+  if (!c.experts.any() || c.experts.router == "sigmoid") {
+    return {"deepseek_v3", class_of("deepseek_v3")};
+  }
+  if (c.experts.normalise) {
+    fail_none(where,
+              "latent attention with a softmax router whose weights are normalised is in no class: "
+              "DeepseekV2 never normalises, DeepseekV3 has a sigmoid router",
+              with_kha);
+  }
+  if (c.hidden_size % c.num_attention_heads != 0) {
+    fail_none(where,
+              "DeepseekV2, the class of a softmax router, wants a hidden_size that "
+              "num_attention_heads divides",
+              with_kha);
+  }
+  return {"deepseek_v2", class_of("deepseek_v2")};
 }
 
 }  // namespace
 
+ModelConfig as_architecture(ModelConfig c) {
+  if (builds_shared_expert(c) && c.experts.shared == 0) c.experts.shared = 1;
+  if (c.attention == "mla" || (c.experts.any() && c.experts.router == "sigmoid")) {
+    c.tie_word_embeddings = false;
+  }
+  return c;
+}
+
 PlainArchitecture plain_architecture(const ModelConfig& c, const std::string& where) {
   refuse_maps(c, where);
   if (c.attention == "gqa") return grouped_query(c, where);
-  if (c.attention == "mla" && !c.experts.any()) return {"deepseek_v3", "DeepseekV3ForCausalLM"};
-  if (c.attention == "mla") {
-    fail_none(where, "latent attention with experts is not exported yet",
-              "use the model with kha: kha generate, kha eval");
-  }
+  if (c.attention == "mla") return latent(c, where);
   fail_none(where,
             "attention `" + c.attention + "` (" +
                 attention_declaration(c.attention, where).meaning +
                 ") is in no public architecture",
-            "use the model with kha: kha generate, kha eval");
+            with_kha);
 }
 
 }  // namespace kha

@@ -31,18 +31,28 @@ std::vector<Shard> in_shards(const std::vector<PlannedTensor>& tensors, std::uin
   return shards;
 }
 
-std::vector<std::byte> start_bytes(const PlannedTensor& tensor) {
-  const auto rows = static_cast<std::size_t>(tensor.spec.shape.front());
-  std::vector<double> values(rows * rows, 0.0);
-  for (std::size_t i = 0; *tensor.start == Init::identity && i < rows; ++i) {
-    values[i * rows + i] = 1;
+void write_start(const PlannedTensor& tensor, SafetensorsWriter& writer) {
+  const TensorSpec& spec = tensor.spec;
+  if (*tensor.start != Init::identity) {
+    const std::vector<std::byte> zeros(std::min<std::size_t>(spec.byte_size(), part_elements));
+    for (std::size_t left = spec.byte_size(); left > 0;) {
+      const std::size_t some = std::min(left, zeros.size());
+      writer.write_part(spec.name, std::span(zeros).first(some));
+      left -= some;
+    }
+    return;
   }
-  return from_doubles(tensor.spec.dtype, values);
+  const auto rows = static_cast<std::size_t>(spec.shape.front());
+  std::vector<double> values(rows * rows, 0.0);
+  for (std::size_t i = 0; i < rows; ++i) values[i * rows + i] = 1;
+  writer.write(spec.name, from_doubles(spec.dtype, values));
 }
 
-void write_rounded(const ModelFiles& source, const TensorSpec& spec, SafetensorsWriter& writer) {
-  const TensorInfo& info = source.at(spec.name);
-  const auto bytes = source.bytes(spec.name);
+void write_rounded(const ModelFiles& source, const PlannedTensor& tensor,
+                   SafetensorsWriter& writer) {
+  const TensorSpec& spec = tensor.spec;
+  const TensorInfo& info = source.at(tensor.source_name());
+  const auto bytes = source.bytes(tensor.source_name());
   if (spec.dtype == info.dtype) return writer.write(spec.name, bytes);
   const std::size_t part = part_elements * size_of(info.dtype);
   for (std::size_t begin = 0; begin < bytes.size(); begin += part) {
@@ -55,17 +65,18 @@ void write_rounded(const ModelFiles& source, const TensorSpec& spec, Safetensors
 void write_tensor(const ModelFiles& source, const PlannedTensor& tensor,
                   SafetensorsWriter& writer) {
   const TensorSpec& spec = tensor.spec;
-  if (tensor.start) return writer.write(spec.name, start_bytes(tensor));
-  if (!tensor.edit) return write_rounded(source, spec, writer);
-  writer.write(spec.name, edited_bytes(source, source.at(spec.name), tensor.edit, spec.dtype));
+  if (tensor.start) return write_start(tensor, writer);
+  if (!tensor.edit) return write_rounded(source, tensor, writer);
+  writer.write(spec.name,
+               edited_bytes(source, source.at(tensor.source_name()), tensor.edit, spec.dtype));
 }
 
-void write_shard(const ModelFiles& source, const Shard& shard, const fs::path& path) {
+FileReport write_shard(const ModelFiles& source, const Shard& shard, const fs::path& path) {
   std::vector<TensorSpec> specs;
   for (const PlannedTensor& tensor : shard) specs.push_back(tensor.spec);
   SafetensorsWriter writer(path, specs);
   for (const PlannedTensor& tensor : shard) write_tensor(source, tensor, writer);
-  writer.finish();
+  return writer.finish();
 }
 
 }  // namespace
@@ -74,13 +85,13 @@ WrittenWeights write_sharded_weights(const ModelFiles& source,
                                      const std::vector<PlannedTensor>& tensors,
                                      std::uint64_t shard_size, const fs::path& folder) {
   const std::vector<Shard> shards = in_shards(tensors, shard_size);
-  WrittenWeights written{.files = shards.size()};
+  WrittenWeights written;
   nlohmann::ordered_json places = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name =
         shards.size() == 1 ? "model.safetensors"
                            : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    write_shard(source, shards[i], folder / name);
+    written.files[name] = write_shard(source, shards[i], folder / name);
     for (const PlannedTensor& tensor : shards[i]) {
       places[tensor.spec.name] = name;
       written.bytes += tensor.spec.byte_size();

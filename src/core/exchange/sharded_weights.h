@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/surgery/fold_plan.h"
+#include "kha/core/checksum.h"
 #include "kha/core/init.h"
 #include "kha/core/model_files.h"
 
@@ -18,12 +21,15 @@ namespace kha {
 struct PlannedTensor {
   TensorSpec spec;
   TensorEdit edit = {};
-  std::optional<Init> start = {};  // identity or zeros
+  std::optional<Init> start = {};  // identity of a square matrix, or zeros
+  std::string copy_of = {};        // the source's tensor, where it has another name there
+
+  const std::string& source_name() const { return copy_of.empty() ? spec.name : copy_of; }
 };
 
 struct WrittenWeights {
-  std::size_t files = 0;
-  std::uint64_t bytes = 0;
+  std::map<std::string, FileReport> files = {};  // by name: size and checksum of what was written
+  std::uint64_t bytes = 0;                       // of tensors
 };
 
 // model.safetensors, or model-00001-of-0000N.safetensors and their index where the tensors are more
