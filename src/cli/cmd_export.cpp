@@ -35,6 +35,12 @@ void check(const Options& options) {
           .expected = "hf: a folder that transformers opens; gguf: a file that llama.cpp opens",
           .found = options.to});
   }
+  if (options.to == "gguf" && options.how.keep_maps) {
+    fail({.what = "llama.cpp has no maps to keep",
+          .where = "--keep-maps",
+          .expected = "--to hf",
+          .next = "leave the option out: linear maps are folded"});
+  }
   if (options.to == "hf" && options.dtype == "q8_0") {
     fail({.what = "q8_0 is a type of GGUF files alone",
           .where = "--dtype",

@@ -200,6 +200,8 @@ def test_linear_maps_fold_unless_they_are_to_be_kept(kha, tmp_path):
     assert "because its maps were to be kept" in kept and "folded" not in kept
     assert "model.layers.0.self_attn.knock_v.weight" in load_file(tmp_path / "kept/model.safetensors")
     check_logits(tmp_path / "kept", engine(kha, tmp_path / "in", tmp_path))
+    refused = kha("export", tmp_path / "in", tmp_path / "a.gguf", "--to", "gguf", "--keep-maps")
+    assert refused.returncode == 2 and "llama.cpp has no maps to keep" in refused.stderr
     write_model(tmp_path / "bare")
     assert "a plain model" in export(kha, tmp_path / "bare", tmp_path / "same", "--keep-maps")
 
