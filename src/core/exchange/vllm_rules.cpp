@@ -194,8 +194,8 @@ Json read_config(const std::filesystem::path& path) {
 std::vector<std::string> broken_vllm_rules(const std::filesystem::path& folder) {
   const Json config = read_config(folder / "config.json");
   const Json classes = config.value("architectures", Json::array());
-  const std::string name =
-      classes.size() == 1 && classes[0].is_string() ? classes[0].get<std::string>() : "";
+  const bool named = classes.is_array() && classes.size() == 1 && classes[0].is_string();
+  const std::string name = named ? classes[0].get<std::string>() : "";
   const VllmClass* architecture = vllm_class(name);
   if (!architecture) return {"`architectures` names no class that its loader has for an export"};
   std::vector<std::string> broken;
