@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
 
+#include "core/machine/worker_threads.h"
 #include "core/surgery/edited_weights.h"
 #include "kha/core/atomic_file.h"
 
@@ -14,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using Shard = std::vector<PlannedTensor>;
 
-constexpr std::size_t part_elements = std::size_t{1} << 20;  // converted at a time
+constexpr std::size_t part_elements = std::size_t{1} << 20;   // that one thread converts at a time
+constexpr std::size_t block_elements = std::size_t{1} << 14;  // of them at once in a core's cache
 
 std::vector<Shard> in_shards(const std::vector<PlannedTensor>& tensors, std::uint64_t shard_size) {
   std::vector<Shard> shards(1);
@@ -48,6 +51,20 @@ void write_start(const PlannedTensor& tensor, SafetensorsWriter& writer) {
   writer.write(spec.name, from_doubles(spec.dtype, values));
 }
 
+std::vector<std::byte> rounded_part(const ModelFiles& source, const TensorInfo& info,
+                                    std::span<const std::byte> part, DType to) {
+  std::vector<std::byte> rounded;
+  rounded.reserve(part.size() / size_of(info.dtype) * size_of(to));
+  const std::size_t block = block_elements * size_of(info.dtype);
+  for (std::size_t begin = 0; begin < part.size(); begin += block) {
+    const auto some = part.subspan(begin, std::min(block, part.size() - begin));
+    const auto bytes = rounded_bytes(source, info, to_doubles(info.dtype, some), to);
+    rounded.insert(rounded.end(), bytes.begin(), bytes.end());
+  }
+  return rounded;
+}
+
+// As many parts at a time as there are cores, written in their order.
 void write_rounded(const ModelFiles& source, const PlannedTensor& tensor,
                    SafetensorsWriter& writer) {
   const TensorSpec& spec = tensor.spec;
@@ -55,10 +72,19 @@ void write_rounded(const ModelFiles& source, const PlannedTensor& tensor,
   const auto bytes = source.bytes(tensor.source_name());
   if (spec.dtype == info.dtype) return writer.write(spec.name, bytes);
   const std::size_t part = part_elements * size_of(info.dtype);
-  for (std::size_t begin = 0; begin < bytes.size(); begin += part) {
-    const auto some = bytes.subspan(begin, std::min(part, bytes.size() - begin));
-    writer.write_part(spec.name,
-                      rounded_bytes(source, info, to_doubles(info.dtype, some), spec.dtype));
+  const std::size_t parts = (bytes.size() + part - 1) / part;
+  for (std::size_t first = 0, count = 0; first < parts; first += count) {
+    count = std::min(parts - first, static_cast<std::size_t>(usable_cores()));
+    std::vector<std::vector<std::byte>> rounded(count);
+    std::atomic<std::size_t> next{0};
+    on_threads(static_cast<int>(count), [&] {
+      for (std::size_t i = next++; i < count; i = next++) {
+        const std::size_t begin = (first + i) * part;
+        const auto some = bytes.subspan(begin, std::min(part, bytes.size() - begin));
+        rounded[i] = rounded_part(source, info, some, spec.dtype);
+      }
+    });
+    for (const auto& each : rounded) writer.write_part(spec.name, each);
   }
 }
 
@@ -75,7 +101,10 @@ FileReport write_shard(const ModelFiles& source, const Shard& shard, const fs::p
   std::vector<TensorSpec> specs;
   for (const PlannedTensor& tensor : shard) specs.push_back(tensor.spec);
   SafetensorsWriter writer(path, specs);
-  for (const PlannedTensor& tensor : shard) write_tensor(source, tensor, writer);
+  for (const PlannedTensor& tensor : shard) {
+    write_tensor(source, tensor, writer);
+    if (!tensor.start) source.let_go(tensor.source_name());
+  }
   return writer.finish();
 }
 

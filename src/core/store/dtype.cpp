@@ -75,7 +75,7 @@ std::uint16_t narrow_nan(std::uint64_t fraction) {
 
 // From the bits of a double, so that a value is rounded once and never through a float between.
 template <class Format>
-std::uint16_t narrow(double value) {
+std::uint16_t narrow_any(double value) {
   using L = Layout<Format>;
   const auto bits = std::bit_cast<std::uint64_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 48) & 0x8000);
@@ -96,6 +96,24 @@ std::uint16_t narrow(double value) {
   const int base = target < 1 ? 0 : target - 1;
   return static_cast<std::uint16_t>(
       sign | ((static_cast<std::uint64_t>(base) << L::fraction_bits) + kept));
+}
+
+// The same for what weights are: a result that is neither subnormal nor above the largest finite
+// value before it is rounded. The carry of the rounding goes into the exponent as it should.
+template <class Format>
+std::uint16_t narrow(double value) {
+  using L = Layout<Format>;
+  constexpr int shift = 52 - L::fraction_bits;
+  constexpr std::uint64_t one = std::uint64_t{1} << 52;
+  constexpr std::uint64_t smallest = std::uint64_t{1023 - L::bias + 1} * one;
+  constexpr std::uint64_t beyond = std::uint64_t{1023 + L::bias + 1} * one;
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  const std::uint64_t magnitude = bits & ~(std::uint64_t{1} << 63);
+  if (magnitude < smallest || magnitude >= beyond) return narrow_any<Format>(value);
+  const std::uint64_t placed = magnitude - std::uint64_t{1023 - L::bias} * one;
+  const std::uint64_t below_half = (std::uint64_t{1} << (shift - 1)) - 1;
+  const std::uint64_t rounded = (placed + below_half + ((placed >> shift) & 1)) >> shift;
+  return static_cast<std::uint16_t>(((bits >> 48) & 0x8000) | rounded);
 }
 
 float widen_brain(std::uint16_t bits) {

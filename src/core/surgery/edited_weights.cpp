@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "kha/core/atomic_file.h"
@@ -36,6 +38,7 @@ class Writer {
     SafetensorsWriter writer(folder_ / name, specs, file.metadata());
     for (const TensorSpec& spec : specs) {
       write_tensor(writer, file, file.at(spec.name));
+      file.let_go(file.at(spec.name));
       weight_map_[spec.name] = name;
       total_size_ += spec.byte_size();
     }
@@ -78,6 +81,24 @@ bool all_finite(std::span<const double> values) {
                      [](double value) { return std::isfinite(value); });
 }
 
+// Neither infinite nor NaN: some bit of the exponent is clear. The types of is_convertible alone.
+template <class Bits>
+bool all_below(std::span<const std::byte> bytes, Bits exponent) {
+  bool finite = true;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof bits);
+    finite &= (bits & exponent) != exponent;
+  }
+  return finite;
+}
+
+bool holds_finite(DType dtype, std::span<const std::byte> bytes) {
+  if (dtype == DType::f64) return all_below<std::uint64_t>(bytes, 0x7ff0'0000'0000'0000);
+  if (dtype == DType::f32) return all_below<std::uint32_t>(bytes, 0x7f80'0000);
+  return all_below<std::uint16_t>(bytes, dtype == DType::f16 ? 0x7c00 : 0x7f80);
+}
+
 [[noreturn]] void fail_not_finite(const ModelFiles& source, const TensorInfo& info, DType to,
                                   bool before) {
   fail({.what = info.name + " would not be finite when it is written",
@@ -85,8 +106,7 @@ bool all_finite(std::span<const double> values) {
         .expected = "values that " + std::string(safetensors_name(to)) + " can hold",
         .cause = before ? "a value is not finite before it is rounded: the training run diverged"
                         : "a value is too large for this type",
-        .next = before ? "use an earlier checkpoint"
-                       : "choose a wider type, or train in one"});
+        .next = before ? "use an earlier checkpoint" : "choose a wider type, or train in one"});
 }
 
 }  // namespace
@@ -94,7 +114,7 @@ bool all_finite(std::span<const double> values) {
 std::vector<std::byte> rounded_bytes(const ModelFiles& source, const TensorInfo& info,
                                      std::span<const double> values, DType to) {
   std::vector<std::byte> bytes = from_doubles(to, values);
-  if (!all_finite(to_doubles(to, bytes))) fail_not_finite(source, info, to, !all_finite(values));
+  if (!holds_finite(to, bytes)) fail_not_finite(source, info, to, !all_finite(values));
   return bytes;
 }
 

@@ -3,27 +3,23 @@
 #include <Eigen/LU>
 #include <cassert>
 
-namespace kha {
+#include "core/surgery/head_products.h"
 
-using View = Eigen::Map<Matrix>;
+namespace kha {
 
 void fold_into_rows(std::span<double> weight, const HeadRows& heads, const Matrix& map,
                     int64_t inputs) {
   assert(map.rows() == heads.width);
-  View w(weight.data(), static_cast<int64_t>(weight.size()) / inputs, inputs);
-  for (int64_t head = 0; head < heads.heads; ++head) {
-    auto rows = w.middleRows(heads.begin + head * heads.stride, heads.width);
-    rows = (map * rows).eval();
-  }
+  assert(static_cast<int64_t>(weight.size()) % inputs == 0);
+  multiply_row_blocks(weight.data(), inputs, {heads.heads, heads.begin, heads.stride}, map.data(),
+                      heads.width);
 }
 
 void fold_into_columns(std::span<double> weight, const Matrix& map, int64_t outputs) {
   const int64_t width = map.rows();
   assert(weight.size() % (outputs * width) == 0);
-  View w(weight.data(), outputs, weight.size() / outputs);
-  for (int64_t column = 0; column < w.cols(); column += width) {
-    w.middleCols(column, width) = (w.middleCols(column, width) * map).eval();
-  }
+  const int64_t columns = static_cast<int64_t>(weight.size()) / outputs;
+  multiply_column_blocks(weight.data(), outputs, columns, map.data(), width);
 }
 
 Matrix gate_after_up(const Matrix& gate, const Matrix& up) {
