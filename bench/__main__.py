@@ -8,7 +8,7 @@ from pathlib import Path
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no idle workers beside the timings
 
-PARTS = ("maps", "steps", "scaling", "head", "systems", "decode")
+PARTS = ("maps", "steps", "scaling", "head", "systems", "decode", "files")
 
 
 def parse(arguments):
@@ -37,7 +37,7 @@ def parse(arguments):
                         help="with --only counts: make the present counts the expected ones")
     options = parser.parse_args(arguments)
     options.parts = options.only or list(PARTS[:2] if options.quick else PARTS) + (
-        ["head", "decode"] if options.quick else [])
+        ["head", "decode", "files"] if options.quick else [])
     return options
 
 

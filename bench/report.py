@@ -79,6 +79,14 @@ def decode_table(rows, markdown):
                          f"{row['cache_bytes_a_token']:.0f}"] for row in rows], markdown)
 
 
+def files_table(rows, markdown):
+    head = ["files", "contender", "ms", "best ms", "against", "faster", "peak MB", "faults"]
+    return table(head, [[row["case"], row["contender"], f"{row['median_s'] * 1e3:.2f}",
+                         f"{row['best_s'] * 1e3:.2f}", row["against"], ratio_text(row["faster"]),
+                         megabytes(row["peak_bytes"]), f"{row['faults']:.0f}"] for row in rows],
+                 markdown)
+
+
 def target_table(result, markdown):
     rows = []
     for each in judge_all(result):
@@ -112,6 +120,8 @@ def sections(result, markdown):
     if rows := result.get("decode"):
         title = f"Decoding behind {rows[0]['case']} ({len(rows[0]['seconds'])} steps each)"
         yield title, decode_table(rows, markdown)
+    if rows := result.get("files"):
+        yield f"Files ({len(rows[0]['seconds'])} rounds)", files_table(rows, markdown)
     if not result.get("quick"):
         yield "Must reach", target_table(result, markdown)
 

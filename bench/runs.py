@@ -136,6 +136,14 @@ def run_decode(options, threads):
                                   Progress("decode", rounds * len(decode.RUNS))))
 
 
+def run_files(options):
+    from bench import files
+
+    case = shapes.QUICK_FILES if options.quick else shapes.FILES
+    rounds = options.rounds or (3 if options.quick else 10)
+    return files.measure(case, rounds, Progress("files", 16 * rounds))
+
+
 def run_all(options, arguments, contenders=None):
     """The result as it is written to JSON."""
     import knocking_heads  # noqa: F401  (loads the operators)
@@ -162,4 +170,6 @@ def run_all(options, arguments, contenders=None):
         result["head"] = run_head(options)
     if "decode" in options.parts:
         result["decode"] = run_decode(options, threads)
+    if "files" in options.parts:
+        result["files"] = run_files(options)
     return result

@@ -203,3 +203,30 @@ class DecodeCase:
 # The paper's MLA at its 0.8B model's width.
 DECODE = DecodeCase(4096, 1536, 32, 128, 64, 512, 1024)
 QUICK_DECODE = DecodeCase(128, 48, 4, 16, 8, 64, 32, batch=2)
+
+
+@dataclass(frozen=True)
+class FilesCase:
+    """Sizes of files, and a Qwen3 model in bfloat16 for the surgery."""
+
+    name: str
+    small_bytes: int
+    large_bytes: int
+    read_bytes: int
+    read_tensors: int
+    saved_bytes: int
+    saved_tensors: int
+    shard_bytes: int
+    layers: int
+    width: int
+    ffn: int
+    heads: int
+    kv_heads: int
+    dim: int
+    vocab: int
+
+
+FILES = FilesCase("8 x d 1024", 40_000_000, 4_000_000_000, 40_960_000, 10_000, 400 << 20, 100,
+                  80_000_000, 8, 1024, 3072, 8, 4, 128, 32_768)
+QUICK_FILES = FilesCase("2 x d 128", 1_000_000, 100_000_000, 4_096_000, 1000, 8 << 20, 10,
+                        400_000, 2, 128, 384, 4, 2, 32, 1000)

@@ -98,6 +98,27 @@ def absorbed_speedup(result):
                  if (row["contender"], row["form"]) == ("kha", "absorbed")), None)
 
 
+def of_files(start, contender):
+    """The ratio of a race of files, of the contenders whose name begins so."""
+    def value(result):
+        rows = [row for row in result.get("files", [])
+                if row["case"].startswith(start) and row["contender"].startswith(contender)]
+        return min((row["faster"]["median"] for row in rows), default=None)
+
+    return value
+
+
+def many_against_one(result):
+    value = of_files("read", f"kha, {shapes.FILES.read_tensors} tensors")(result)
+    return value and 1 / value
+
+
+def surgery_peak(result):
+    rows = [row for row in result.get("files", []) if "shard_bytes" in row
+            and not row["contender"].startswith("copy")]
+    return max((row["peak_bytes"] / row["shard_bytes"] for row in rows), default=None)
+
+
 @dataclass(frozen=True)
 class Target:
     name: str
@@ -149,6 +170,14 @@ TARGETS = [
     Target("minor faults of a step after the third", 999, False, most_faults),
     Target("step of each attention against the fastest peer", 1.15, False, slowest_system, "x"),
     Target("absorbed decode of MLA against forming keys and values", 5, True, absorbed_speedup, "x"),
+    Target("opening a small file against one of 4 GB", 0.8, True,
+           of_files("open", "kha, large"), "x"),
+    Target("reading 10,000 tensors against one of as many bytes", 2, False, many_against_one, "x"),
+    Target("saving against write + fsync", 0.9, True, of_files("save", "kha"), "x"),
+    Target("insert against a copy", 0.9, True, of_files("surgery", "insert"), "x"),
+    Target("fold against a copy", 0.9, True, of_files("surgery", "fold"), "x"),
+    Target("export against a copy", 0.9, True, of_files("surgery", "export as stored"), "x"),
+    Target("peak memory of surgery against the largest file", 1, False, surgery_peak, "x"),
     Target("peak memory of head and loss against what it must hold", 1.2, False, head_peak, "x"),
 ]
 

@@ -344,3 +344,32 @@ def test_the_slowest_system_and_the_decode_are_judged():
     assert targets.slowest_system(result) == pytest.approx(1 / 0.8)
     assert targets.absorbed_speedup(result) == 40
     assert targets.slowest_system({}) is None and targets.absorbed_speedup({}) is None
+
+
+def test_files_are_raced_beside_bare_calls_and_judged():
+    from bench import files
+    from bench.progress import Progress
+
+    rows = files.measure(shapes.QUICK_FILES, 2, Progress("files", 32))
+    names = {row["contender"] for row in rows}
+    assert {"kha, large file", "kha, 1000 tensors", "write calls + fsync", "insert", "fold",
+            "export as stored", "safetensors + fsync"} <= names
+    assert all(len(row["seconds"]) == 2 and min(row["seconds"]) > 0 for row in rows)
+    opened = {row["contender"]: row for row in rows if row["case"].startswith("open")}
+    assert opened["kha, large file"]["faults"] <= opened["kha, small file"]["faults"] + 4
+    surgery = [row for row in rows if "shard_bytes" in row]
+    assert len(surgery) == 5 and surgery[0]["shard_bytes"] <= shapes.QUICK_FILES.shard_bytes + 4096
+    judged = {row["target"]: row for row in targets.judge_all({
+        "machine": {"threads": 1, "instruction_set": "avx2"}, "files": rows})}
+    for name in ("saving against write + fsync", "fold against a copy"):
+        assert judged[name]["value"] > 0
+    assert "| fold |" in report.files_table(rows, markdown=True)
+
+
+def test_reading_many_tensors_is_judged_by_its_slowdown():
+    row = {"case": "read 41 MB", "contender": f"kha, {shapes.FILES.read_tensors} tensors",
+           "faster": {"median": 0.4}}
+    assert targets.many_against_one({"files": [row]}) == pytest.approx(2.5)
+    assert targets.many_against_one({}) is None
+    target = next(each for each in targets.TARGETS if each.name.startswith("reading 10,000"))
+    assert target.judge({"files": [row]})["state"] == "NOT REACHED"
