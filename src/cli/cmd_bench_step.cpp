@@ -14,6 +14,7 @@
 #include "cli/synthetic_corpus.h"
 #include "kha/core/counts.h"
 #include "kha/core/error.h"
+#include "memory/caching_allocator.h"
 #include "model/model_io.h"
 #include "train/process_figures.h"
 #include "train/step.h"
@@ -58,6 +59,7 @@ ordered_json make_steps(TrainStep& step, int64_t count) {
           {"loss", losses},
           {"norm", norms},
           {"peak_bytes", peak_resident_bytes()},
+          {"peak_tensor_bytes", arena_counts().peak_in_use},
           {"resident_bytes", resident_bytes()}};
 }
 
