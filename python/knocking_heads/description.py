@@ -43,7 +43,7 @@ def kha_config(model: nn.Module) -> str:
     written["use_sliding_window"] = False
     written["sliding_window"] = None
     written["torch_dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
-    rotary = {key: value for key, value in config.rope_parameters.items() if value is not None}
+    rotary = {key: value for key, value in _rotary(config.to_dict()).items() if value is not None}
     theta = written["rope_theta"] = rotary.get("rope_theta", 10000.0)
     scaling = {key: value for key, value in rotary.items() if key != "rope_theta"}
     written["rope_scaling"] = None if scaling.get("rope_type", "default") == "default" else scaling
