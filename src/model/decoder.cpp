@@ -11,6 +11,7 @@
 #include "kha/core/error.h"
 #include "kha/ops/layers.h"
 #include "modules/cache_fit.h"
+#include "modules/pass_tap.h"
 
 namespace kha {
 namespace {
@@ -134,7 +135,9 @@ at::Tensor Decoder::Layer::attend(const at::Tensor& x, const RotaryTable& rotary
 }
 
 at::Tensor Decoder::Layer::feed_forward(const at::Tensor& x) const {
-  return mixture ? (*mixture)(x) : (*dense)(x);
+  if (!mixture) return (*dense)(x);
+  if (const PassTap* tap = current_pass_tap(); tap && tap->routed) tap->routed(index, x);
+  return (*mixture)(x);
 }
 
 at::Tensor Decoder::Layer::operator()(const at::Tensor& x, const RotaryTable& rotary,

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include "modules/pass_tap.h"
+
 namespace kha {
 
 namespace {
@@ -114,6 +116,7 @@ at::Tensor causal_mask(int64_t queries, int64_t positions, const PackedLayout* l
 }
 
 at::Tensor causal_softmax(const at::Tensor& scores, const PackedLayout* layout, double scale) {
+  if (const PassTap* tap = current_pass_tap(); tap && tap->weighed) tap->weighed(scores, scale);
   // Scaled where it is wide: a scaled query in bfloat16 would be rounded once more.
   const at::Tensor wide = scores.to(scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   const at::Tensor mask = causal_mask(scores.size(2), scores.size(3), layout, scores.device());
@@ -150,6 +153,7 @@ at::Tensor causal_attention(const at::Tensor& queries, const at::Tensor& keys,
   if (queries.numel() == 0) {
     return at::matmul(queries, at::zeros({queries.size(3), values.size(3)}, queries.options()));
   }
+  if (const PassTap* tap = current_pass_tap(); tap && tap->attended) tap->attended(queries, keys);
   return attend_texts({queries, keys, values}, layout, [](const auto& x, const auto* own) {
     return attend_whole(x[0], x[1], x[2], own);
   });

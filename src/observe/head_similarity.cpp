@@ -3,30 +3,12 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 
-#include <cstring>
-
 #include "model/decoder.h"
 #include "modules/head_tap.h"
+#include "observe/watched_positions.h"
 
 namespace kha {
 namespace {
-
-// The rows of the batch's real tokens: padding belongs to no document.
-at::Tensor real_positions(const Batch& batch) {
-  std::vector<int64_t> positions;
-  for (size_t i = 0; i < batch.documents.size(); ++i) {
-    if (batch.documents[i] >= 0) positions.push_back(static_cast<int64_t>(i));
-  }
-  at::Tensor index = at::empty({static_cast<int64_t>(positions.size())}, at::kLong);
-  std::memcpy(index.mutable_data_ptr(), positions.data(), index.nbytes());
-  return index;
-}
-
-at::Tensor ids_of(const Batch& batch) {
-  at::Tensor ids = at::empty({batch.rows, batch.context}, at::kLong);
-  std::memcpy(ids.mutable_data_ptr(), batch.inputs.data(), ids.nbytes());
-  return ids;
-}
 
 HeadCosines cosines_of(const at::Tensor& features_BTHD, const at::Tensor& positions) {
   const at::Tensor x_NHD =
@@ -37,6 +19,7 @@ HeadCosines cosines_of(const at::Tensor& features_BTHD, const at::Tensor& positi
   const at::Tensor mean_HH = cosines_NHH.mean({0}).contiguous();
   const int64_t heads = mean_HH.size(0);
   HeadCosines result{.heads = heads};
+  result.size = x_NHD.square().mean().sqrt().item<double>();
   const double* first = mean_HH.const_data_ptr<double>();
   result.mean.assign(first, first + heads * heads);
   if (heads > 1) {
@@ -53,7 +36,7 @@ HeadSimilarity head_similarity(const ModelConfig& config, const Parameters& para
                                const Batch& batch) {
   const at::NoGradGuard no_grad;
   const at::Device device = parameters.at("model.embed_tokens.weight").device();
-  const at::Tensor positions = real_positions(batch).to(device);
+  const at::Tensor positions = text_positions_of(batch).to(device);
   HeadSimilarity result{.positions = positions.numel(), .slots = {}};
   const HeadTap tap = [&](int64_t layer, KnockSlot slot, const at::Tensor& before,
                           const at::Tensor& after) {

@@ -18,6 +18,7 @@ struct HeadCosines {
   std::vector<double> mean = {};  // [heads, heads], row-major: mean cosine over the positions
   // Mean over the positions and the pairs of two different heads of |cosine|; 0 with one head.
   double similarity = 0;
+  double size = 0;  // root mean square of the features
 };
 
 struct SlotSimilarity {

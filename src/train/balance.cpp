@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "kha/core/parameter_table.h"
+#include "observe/pass_figures.h"
 
 namespace kha {
 namespace {
@@ -81,12 +82,24 @@ void balance_experts(const ModelConfig& config, const ExpertOptions& options,
   }
 }
 
+namespace {
+
+Values shares_of(const std::vector<int64_t>& counts) {
+  const auto sum = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  Values shares;
+  for (const int64_t count : counts) shares.push_back(static_cast<double>(count) / sum);
+  return shares;
+}
+
+}  // namespace
+
 LoadFigures load_figures(const ExpertCounts& counts) {
   LoadFigures figures;
   double dead = 0, experts = 0, layers = 0;
-  for (const at::Tensor& layer : counts) {
-    if (!layer.defined()) continue;
-    const auto load = numbers(layer);
+  figures.evenness = 0;
+  for (size_t layer = 0; layer < counts.size(); ++layer) {
+    if (!counts[layer].defined()) continue;
+    const auto load = numbers(counts[layer]);
     const auto n = static_cast<double>(load.size());
     const double mean =
         static_cast<double>(std::accumulate(load.begin(), load.end(), int64_t{0})) / n;
@@ -97,11 +110,14 @@ LoadFigures load_figures(const ExpertCounts& counts) {
     figures.smallest = layers == 0 ? smallest : std::min(figures.smallest, smallest);
     figures.largest = std::max(figures.largest, largest);
     figures.max_violation += largest - 1;
+    figures.of_layer[static_cast<int64_t>(layer)] = largest - 1;
+    figures.evenness += evenness(shares_of(load));
     dead += static_cast<double>(std::count(load.begin(), load.end(), 0));
     experts += n;
     layers += 1;
   }
-  if (layers == 0) return figures;
+  if (layers == 0) return {};
+  figures.evenness /= layers;
   figures.dead = dead / experts;
   figures.max_violation /= layers;
   return figures;

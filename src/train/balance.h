@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,11 @@ void balance_experts(const ModelConfig& config, const ExpertOptions& options,
 
 // How even the load of a step was, over layers: shares of the mean load.
 struct LoadFigures {
-  double largest = 0, smallest = 0;  // of any expert of any layer, in mean loads
-  double dead = 0;                   // the share of experts that no token chose
-  double max_violation = 0;          // max_i c_i / mean(c) - 1, the mean over layers
+  double largest = 0, smallest = 0;         // of any expert of any layer, in mean loads
+  double dead = 0;                          // the share of experts that no token chose
+  double max_violation = 0;                 // max_i c_i / mean(c) - 1, the mean over layers
+  double evenness = 1;                      // entropy of the load over ln E, the mean over layers
+  std::map<int64_t, double> of_layer = {};  // max_violation of each layer with experts
 };
 LoadFigures load_figures(const ExpertCounts& counts);
 

@@ -10,6 +10,7 @@
 #include "kha/core/error.h"
 #include "kha/ops/head_loss.h"
 #include "model/decoder.h"
+#include "train/router_step.h"
 
 namespace kha {
 namespace {
@@ -31,6 +32,18 @@ void add_batch(const Batch& batch, const at::Tensor& losses, const Tokenizer& to
 
 }  // namespace
 
+namespace {
+
+void add_loads(ExpertCounts& sum, const ExpertCounts& part) {
+  if (sum.empty()) sum.resize(part.size());
+  for (size_t layer = 0; layer < part.size(); ++layer) {
+    if (!part[layer].defined()) continue;
+    sum[layer] = sum[layer].defined() ? sum[layer] + part[layer] : part[layer];
+  }
+}
+
+}  // namespace
+
 double Evaluation::perplexity() const { return std::exp(loss()); }
 
 double Evaluation::bits_per_byte() const {
@@ -44,14 +57,17 @@ void add(Evaluation& sum, const Evaluation& part, int64_t first_document) {
   for (const auto& [document, loss] : part.documents) {
     sum.documents[first_document + document] = loss;
   }
+  add_loads(sum.loads, part.loads);
 }
 
 namespace {
 
-// `losses_of` gives the losses of a batch's targets, [rows * context] float32.
+// The losses of a batch's targets, [rows * context] float32.
+using LossesOf = std::function<at::Tensor(const Batch&, const BatchTensors&)>;
+
 Evaluation evaluate_windows(const TokenShard& shard, const Tokenizer& tokenizer,
                             const EvaluationPlan& plan, at::Device device,
-                            const std::function<at::Tensor(const BatchTensors&)>& losses_of,
+                            const LossesOf& losses_of,
                             const std::function<void(int64_t, int64_t)>& progress) {
   const at::NoGradGuard no_grad;
   const auto windows = evaluation_windows(shard.tokens(), plan.context, plan.max_tokens);
@@ -61,7 +77,8 @@ Evaluation evaluate_windows(const TokenShard& shard, const Tokenizer& tokenizer,
   for (int64_t begin = 0; begin < count; begin += plan.rows) {
     const int64_t rows = std::min(plan.rows, count - begin);
     fill_batch(shard, std::span(windows).subspan(begin, rows), plan.context, plan.boundary, batch);
-    add_batch(batch, losses_of(to_tensors(batch, plan.packing, device)), tokenizer, evaluation);
+    add_batch(batch, losses_of(batch, to_tensors(batch, plan.packing, device)), tokenizer,
+              evaluation);
     if (progress) progress(begin + rows, count);
   }
   if (evaluation.targets == 0) {
@@ -108,10 +125,17 @@ Evaluation evaluate(const ModelConfig& config, const Parameters& parameters,
                     const Arithmetic& arithmetic, const TokenShard& shard,
                     const Tokenizer& tokenizer, const EvaluationPlan& plan,
                     const std::function<void(int64_t, int64_t)>& progress) {
-  const auto losses_of = [&](const BatchTensors& batch) {
-    return target_losses(config, parameters, batch, arithmetic);
+  ExpertCounts loads;
+  const auto losses_of = [&](const Batch& batch, const BatchTensors& tensors) {
+    const auto record = RouterStep(config, {}, {batch}).record(batch, arithmetic.device);
+    const at::Tensor losses = target_losses(config, parameters, tensors, arithmetic, record);
+    if (record) add_loads(loads, record->counts);
+    return losses;
   };
-  return evaluate_windows(shard, tokenizer, plan, arithmetic.device, losses_of, progress);
+  Evaluation evaluation =
+      evaluate_windows(shard, tokenizer, plan, arithmetic.device, losses_of, progress);
+  evaluation.loads = std::move(loads);
+  return evaluation;
 }
 
 Evaluation evaluate_through_cache(const ModelConfig& config, const Parameters& parameters,
@@ -120,7 +144,7 @@ Evaluation evaluate_through_cache(const ModelConfig& config, const Parameters& p
                                   const CachePlan& cache,
                                   const std::function<void(int64_t, int64_t)>& progress) {
   check(cache, plan.packing);
-  const auto losses_of = [&](const BatchTensors& batch) {
+  const auto losses_of = [&](const Batch&, const BatchTensors& batch) {
     return losses_through_cache(config, parameters, batch, arithmetic, cache);
   };
   return evaluate_windows(shard, tokenizer, plan, arithmetic.device, losses_of, progress);

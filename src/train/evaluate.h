@@ -18,6 +18,7 @@ struct Evaluation {
   int64_t targets = 0;
   int64_t bytes = 0;  // of text that these targets spell
   DocumentLosses documents = {};
+  ExpertCounts loads = {};  // of a model with experts, over all windows
 
   double loss() const { return nats / static_cast<double>(targets); }
   double perplexity() const;

@@ -102,8 +102,9 @@ BatchTensors to_tensors(const Batch& batch, const Packing& packing, at::Device d
 }
 
 at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters,
-                         const BatchTensors& batch, const Arithmetic& arithmetic) {
-  const Pass pass = run_layers(config, parameters, batch, arithmetic);
+                         const BatchTensors& batch, const Arithmetic& arithmetic,
+                         std::shared_ptr<RouterRecord> record) {
+  const Pass pass = run_layers(config, parameters, batch, arithmetic, std::move(record));
   return ops::head_loss(pass.hidden_Nd, pass.head_Vd, batch.targets.flatten()).to(at::kFloat);
 }
 

@@ -38,8 +38,10 @@ struct BatchTensors {
 BatchTensors to_tensors(const Batch& batch, const Packing& packing, at::Device device);
 
 // Negative log-likelihood of each target in nats, [rows * context] float32, 0 where none counts.
+// A record takes the load of the experts.
 at::Tensor target_losses(const ModelConfig& config, const Parameters& parameters,
-                         const BatchTensors& batch, const Arithmetic& arithmetic);
+                         const BatchTensors& batch, const Arithmetic& arithmetic,
+                         std::shared_ptr<RouterRecord> record = nullptr);
 
 // Adds the gradient of (sum of all counted targets' losses) / (their number) to the parameters'
 // grad, one micro-batch after the other, so that cutting a batch changes nothing but rounding.

@@ -9,12 +9,23 @@
 
 namespace kha {
 
-void add_load_metrics(const ExpertCounts& counts, nlohmann::ordered_json& line) {
+void add_load_metrics(const ExpertCounts& counts, bool all, nlohmann::ordered_json& line) {
   const LoadFigures figures = load_figures(counts);
   line["moe/load_max"] = figures.largest;
   line["moe/load_min"] = figures.smallest;
   line["moe/dead"] = figures.dead;
   line["moe/max_vio"] = figures.max_violation;
+  if (all) line["moe/load_entropy"] = figures.evenness;
+}
+
+void add_global_load_metrics(const ExpertCounts& counts, bool all, nlohmann::ordered_json& line) {
+  const LoadFigures figures = load_figures(counts);
+  if (figures.of_layer.empty()) return;
+  line["moe/max_vio_global"] = figures.max_violation;
+  if (!all) return;
+  for (const auto& [layer, violation] : figures.of_layer) {
+    line["moe/max_vio_global_by_layer"][std::to_string(layer)] = violation;
+  }
 }
 
 void write_load(MetricsLog& log, const TrainingState& state, const ExpertCounts& counts) {

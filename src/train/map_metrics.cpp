@@ -24,7 +24,7 @@ std::string matrix_name(const std::string& suffix) {
 
 void add_map_metrics(const Session& session, nlohmann::ordered_json& line) {
   const ModelConfig& c = session.config.model;
-  nlohmann::ordered_json distances, conditions;
+  nlohmann::ordered_json distances, conditions, diagonals, shares;
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
     for (const KnockSlot slot : knock_slots) {
       for (const auto& tensor : knock_tensors(c.knocks.at(layer).at(slot))) {
@@ -35,12 +35,17 @@ void add_map_metrics(const Session& session, nlohmann::ordered_json& line) {
             std::to_string(layer) + "." + to_string(slot) + "." + matrix_name(tensor.suffix);
         distances[key] = figures.identity_distance;
         conditions[key] = figures.condition;
+        diagonals[key] = figures.diagonal_mean;
+        shares[key] = figures.off_diagonal_share;
       }
     }
   }
   if (distances.empty()) return;
   line["kha/identity_distance"] = distances;
   line["kha/condition"] = conditions;
+  if (!session.config.metrics.maps) return;
+  line["kha/diagonal_mean"] = diagonals;
+  line["kha/off_diagonal_share"] = shares;
 }
 
 }  // namespace kha

@@ -1,10 +1,12 @@
 #include "train/session.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kha/core/check_tensors.h"
 #include "kha/core/corpus_line.h"
@@ -112,6 +114,18 @@ Parameters parameters_from(const std::filesystem::path& folder, RunConfig& confi
   return parameters;
 }
 
+// What each layer adds to the residual stream begins smaller, so that the sum of all begins at the
+// size that one has.
+void scale_by_depth(const ModelConfig& model, const Parameters& parameters) {
+  const at::NoGradGuard no_grad;
+  const double factor = 1 / std::sqrt(2.0 * static_cast<double>(model.num_hidden_layers));
+  for (const auto& [name, value] : parameters.entries()) {
+    const bool adds = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight") ||
+                      name.ends_with("experts.down_proj");
+    if (adds) value.mul_(factor);
+  }
+}
+
 void inherit_optimizer(const std::filesystem::path& folder, Session& session, Progress& progress) {
   const OptimizerMatch match = read_optimizer_state(folder, *session.optimizer);
   progress.line(fmt::format("optimiser state of {} tensors kept, {} start fresh{}{}",
@@ -166,6 +180,7 @@ Session start_session(RunConfig config, std::shared_ptr<const RunCorpus> corpus,
   Parameters parameters = from.empty()
                               ? initialise(config.model, start, config.run.seed)
                               : parameters_from(from, config, *corpus->tokenizer, progress);
+  if (from.empty() && config.init.depth_scaled) scale_by_depth(config.model, parameters);
   auto table = memory_table(config.model, start);
   parameters = parameters.to(arithmetic.device);
   auto optimizer = std::make_unique<Optimizer>(config, table, parameters);

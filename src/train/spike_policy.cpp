@@ -22,7 +22,7 @@ SpikeAction parse_spike_policy(const std::string& name) {
 }
 
 std::string to_string(SpikeAction action) {
-  static const char* const names[] = {"none", "note", "skip", "back"};
+  static const char* const names[] = {"none", "note", "skip", "back", "stop"};
   return names[static_cast<size_t>(action)];
 }
 
@@ -40,14 +40,15 @@ std::string in_words(const SpikeVerdict& verdict, double loss, double grad_norm)
   return text + in_words(verdict.grad_norm, "gradient norm", grad_norm);
 }
 
-nlohmann::ordered_json spike_line(const TrainingState& state, SpikeAction action, int64_t at,
-                                  double loss, double grad_norm) {
+nlohmann::ordered_json spike_line(const TrainingState& state, SpikeAction action,
+                                  const SpikedStep& step) {
   return {{"step", state.step},
           {"tokens", state.tokens},
           {"spike/action", to_string(action)},
-          {"spike/at", at},
-          {"spike/loss", loss},
-          {"spike/grad_norm", grad_norm},
+          {"spike/at", step.at},
+          {"spike/loss", step.loss},
+          {"spike/grad_norm", step.grad_norm},
+          {"spike/lr", step.lr},
           {"spike/left_out", state.batches_left_out}};
 }
 

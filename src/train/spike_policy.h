@@ -15,6 +15,7 @@ enum class SpikeAction {
   note,  // a line in the log; the step is made
   skip,  // the batch's gradient is dropped: weights and moments stay as they are
   back,  // the run goes back to its last good checkpoint, its data does not
+  stop,  // no policy helps: the run ends with an error
 };
 
 SpikeAction parse_spike_policy(const std::string& name);
@@ -29,7 +30,11 @@ std::string in_words(const SpikeVerdict& verdict, double loss, double grad_norm)
 
 // The line of metrics.jsonl that says what was done about the batch of step `at`. `state` is the
 // run's afterwards.
-nlohmann::ordered_json spike_line(const TrainingState& state, SpikeAction action, int64_t at,
-                                  double loss, double grad_norm);
+struct SpikedStep {
+  int64_t at = 0;
+  double loss = 0, grad_norm = 0, lr = 0;
+};
+nlohmann::ordered_json spike_line(const TrainingState& state, SpikeAction action,
+                                  const SpikedStep& step);
 
 }  // namespace kha

@@ -2,6 +2,7 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -81,9 +82,10 @@ void TrainStep::judge(StepResult& result) {
   const int64_t step = session_.state.step + 1;
   result.norm = gradient_norm(trainable);
   const bool finite = std::isfinite(result.loss) && std::isfinite(result.norm);
-  not_finite_ = finite ? 0 : not_finite_ + 1;
+  // The watch read them from the log, so that a run that was stopped goes on counting.
+  const int64_t running = (watch_ && !finite ? watch_->not_finite_running() : 0) + 1;
   // Weights that are broken give no finite loss on any batch: leaving batches out does not help.
-  if (!finite && (policy_ == SpikeAction::note || not_finite_ > most_not_finite)) {
+  if (!finite && (policy_ == SpikeAction::note || running > most_not_finite)) {
     stop_for_nonfinite({.folder = folder_,
                         .step = step,
                         .loss = result.loss,
@@ -105,6 +107,9 @@ void TrainStep::update(double lr, const ExpertCounts& experts) {
   RECORD_USER_SCOPE("kha/optimiser");
   session_.optimizer->step(lr);
   const RunConfig& c = session_.config;
+  const double share = static_cast<double>(session_.state.step) /
+                       static_cast<double>(std::max<int64_t>(c.train.steps, 1));
+  if (share >= c.experts.balance_until) return;
   balance_experts(c.model, c.experts, experts, session_.parameters);
 }
 

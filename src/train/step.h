@@ -48,7 +48,6 @@ class TrainStep {
   std::filesystem::path folder_;
   SpikeWatch* watch_;
   SpikeAction policy_;
-  int64_t not_finite_ = 0;  // steps running
   BatchPlan plan_;
   std::vector<Batch> micro_batches_;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -20,6 +21,7 @@
 #include "train/interrupt.h"
 #include "train/load_metrics.h"
 #include "train/map_metrics.h"
+#include "train/pass_metrics.h"
 #include "train/print_session.h"
 #include "train/process_figures.h"
 #include "train/profile/step_profile.h"
@@ -45,6 +47,7 @@ class Loop {
         watched_(watched_batch(session)),
         saved_step_(resumed ? session.state.step : -1) {
     open_logs();
+    returns_ = returns_to(folder.path(), [&](int64_t step) { return rate_of(step); });
     logs_->metrics.write({{"step", session.state.step},
                           {"tokens", session.state.tokens},
                           {"run/command", command_line()},
@@ -81,6 +84,7 @@ class Loop {
     const Evaluation e = validate_sources(session_, line, progress_);
     line["val/loss"] = e.loss();
     line["val/bits_per_byte"] = e.bits_per_byte();
+    add_global_load_metrics(e.loads, session_.config.metrics.experts, line);
     write_observed(line);
     logs_->documents.write(
         {{"step", s.step}, {"tokens", s.tokens}, {"documents", documents_to_json(e.documents)}});
@@ -115,6 +119,12 @@ class Loop {
   }
 
  private:
+  // The learning rate of a step by the settings of now.
+  double rate_of(int64_t step) const {
+    const RunConfig& c = session_.config;
+    return c.optimizer.lr * schedule_factor(c.schedule, step, c.train.steps);
+  }
+
   // Once a step, whoever asks.
   const HeadSimilarity& heads() {
     if (heads_step_ != session_.state.step) {
@@ -128,6 +138,7 @@ class Loop {
   void write_observed(nlohmann::ordered_json line) {
     add_map_metrics(session_, line);
     add_head_metrics(heads(), line);
+    add_pass_metrics(session_, watched_, heads(), line);
     logs_->metrics.write(line);
     observed_step_ = session_.state.step;
   }
@@ -135,7 +146,7 @@ class Loop {
   // False where the run went back instead: what belongs to that step was done when it was made.
   bool one_step() {
     if (profile_) profile_->before_step(session_.state.step);
-    const StepResult result = step_.make();
+    const StepResult result = make_step();
     if (result.action == SpikeAction::back) {
       go_back(result);
       return false;
@@ -149,6 +160,23 @@ class Loop {
     return true;
   }
 
+  // A step that no policy helps ends the run; its log says so first.
+  StepResult make_step() {
+    try {
+      return step_.make();
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::check_failed) {
+        constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+        log_stop({.at = session_.state.step + 1, .loss = unknown, .grad_norm = unknown});
+      }
+      throw;
+    }
+  }
+
+  void log_stop(const SpikedStep& step) {
+    logs_->metrics.write(spike_line(session_.state, SpikeAction::stop, step));
+  }
+
   // What the logs hold of later steps goes aside, and the watch sees what is left.
   void open_logs() {
     logs_.reset();
@@ -157,9 +185,13 @@ class Loop {
     watch_ = watch_spikes(read_every_step(folder_.path()));
   }
 
+  static SpikedStep spiked(const StepResult& r, int64_t at) {
+    return {.at = at, .loss = r.loss, .grad_norm = r.norm, .lr = r.lr};
+  }
+
   void report_spike(const StepResult& r) {
     const TrainingState& s = session_.state;
-    logs_->metrics.write(spike_line(s, r.action, s.step, r.loss, r.norm));
+    logs_->metrics.write(spike_line(s, r.action, spiked(r, s.step)));
     const char* const done =
         r.action == SpikeAction::skip ? "its batch is left out, no weight has changed" : "noted";
     progress_.line(fmt::format("  spike at step {}: {}: {}", s.step,
@@ -170,28 +202,29 @@ class Loop {
   void go_back(const StepResult& r) {
     TrainingState& s = session_.state;
     const int64_t at = s.step + 1, next_batch = s.batch() + 1;
-    const Checkpoint to = place_to_return(at);
+    const Checkpoint to = place_to_return(spiked(r, at));
     restore_session(session_, to.folder);
     s.batches_left_out = next_batch - s.step;
     s.data = session_.batch_plan().position(s.batch());
     saved_step_ = observed_step_ = s.step;
     heads_step_ = -1;  // a later step of this number is another one
     open_logs();
-    logs_->metrics.write(spike_line(s, r.action, at, r.loss, r.norm));
+    logs_->metrics.write(spike_line(s, r.action, spiked(r, at)));
     progress_.line(fmt::format("  spike at step {}: {}: back to step {}, {} batches are left out",
                                at, in_words(r.spikes, r.loss, r.norm), s.step, at - s.step));
   }
 
   // The newest good checkpoint. One from which the run spikes time and again is broken itself.
-  Checkpoint place_to_return(int64_t at) {
+  Checkpoint place_to_return(const SpikedStep& step) {
     constexpr int64_t most_returns = 3;
     const auto good = store_.latest().good;
     const int64_t returns = good ? ++returns_[good->step] : 0;
     if (good && returns <= most_returns) return *good;
+    log_stop(step);
     fail({.what = good ? fmt::format("the run went back to step {} {} times and spiked again",
                                      good->step, most_returns)
                        : "the run has no good checkpoint to go back to",
-          .where = fmt::format("{}, step {}", folder_.path().string(), at),
+          .where = fmt::format("{}, step {}", folder_.path().string(), step.at),
           .cause = "a learning rate that is too high, or weights that were broken before",
           .next = "continue from an earlier checkpoint (--resume STEP_FOLDER), with a lower rate "
                   "(--set optimizer.lr=…) or without going back (--set train.spike=skip)"},
@@ -212,10 +245,25 @@ class Loop {
   void report(const StepResult& r) {
     const TrainingState& s = session_.state;
     const TrainOptions& t = session_.config.train;
+    const bool logged = s.step % t.log_every == 0 || s.step == t.steps;
+    const double limit = session_.config.optimizer.clip;
+    ++since_line_;
+    clipped_ += limit > 0 && r.norm > limit && r.action != SpikeAction::skip;
+    report_progress(r, logged);
+    if (logs_->loads && s.step % load_every == 0) write_load(*logs_->loads, s, r.experts);
+    if (logged) write_step(r);
+  }
+
+  double tokens_per_second(const StepResult& r) const {
+    return static_cast<double>(session_.config.tokens_per_step()) / r.seconds;
+  }
+
+  void report_progress(const StepResult& r, bool logged) {
+    const TrainingState& s = session_.state;
+    const TrainOptions& t = session_.config.train;
     // The first step warms caches up; a slow mean is what an ETA needs.
     pace_ = pace_ == 0 ? r.seconds : 0.9 * pace_ + 0.1 * r.seconds;
-    const double tps = static_cast<double>(session_.config.tokens_per_step()) / r.seconds;
-    const bool logged = s.step % t.log_every == 0 || s.step == t.steps;
+    const double tps = tokens_per_second(r);
     progress_.step({.step = s.step,
                     .steps = t.steps,
                     .loss = r.loss,
@@ -227,12 +275,16 @@ class Loop {
                     .seconds_left = pace_ * static_cast<double>(t.steps - s.step),
                     .resident_bytes = resident_bytes()},
                    logged);
-    if (logs_->loads && s.step % load_every == 0) write_load(*logs_->loads, s, r.experts);
-    if (!logged) return;
+  }
+
+  void write_step(const StepResult& r) {
+    const TrainingState& s = session_.state;
+    const double tps = tokens_per_second(r);
     nlohmann::ordered_json line{{"step", s.step},
                                 {"tokens", s.tokens},
                                 {"train/loss", r.loss},
                                 {"grad_norm", r.norm},
+                                {"clipped", static_cast<double>(clipped_) / since_line_},
                                 {"lr", r.lr},
                                 {"spikes", watch_.events()},
                                 {"tps", tps},
@@ -240,8 +292,9 @@ class Loop {
                                 {"memory", resident_bytes()},
                                 {"faults", r.faults}};
     if (ceiling_.flops > 0) line["mfu"] = mfu(tps);
-    if (logs_->loads) add_load_metrics(r.experts, line);
+    if (logs_->loads) add_load_metrics(r.experts, session_.config.metrics.experts, line);
     logs_->metrics.write(line);
+    clipped_ = since_line_ = 0;
   }
 
   Session& session_;
@@ -259,6 +312,7 @@ class Loop {
   int64_t heads_step_ = -1, observed_step_ = -1;
   int64_t saved_step_;  // -1: none
   double pace_ = 0;
+  int64_t clipped_ = 0, since_line_ = 0;  // steps since the last line of metrics.jsonl
   std::optional<StepProfile> profile_;
 };
 

@@ -216,6 +216,75 @@ def test_the_load_is_logged(trained):
         assert len(line["counts"]["1"]) == E and sum(line["counts"]["1"]) == 4 * 32 * ACTIVE
 
 
+def evaluated(run):
+    return [line for line in lines(run / "metrics.jsonl") if "val/loss" in line][-1]
+
+
+def untrained(train, folder, name, **changes):
+    """The evaluation of a model as its seed makes it, over the whole validation text."""
+    train(folder, run__name=name, **{**EXPERTS, "train__steps": 0, "train__eval_tokens": 0,
+                                     "metrics__experts": True, **changes})
+    return evaluated(folder / name)
+
+
+def test_the_global_violation_is_of_the_whole_validation_text(train, tmp_path):
+    four, three = (untrained(train, tmp_path, str(rows), train__batch=rows) for rows in (4, 3))
+    by_layer = four["moe/max_vio_global_by_layer"]
+    assert four["moe/max_vio_global"] == pytest.approx(sum(by_layer.values()) / len(by_layer)) > 0
+    assert by_layer == three["moe/max_vio_global_by_layer"], "however the text is cut into batches"
+    everyone = untrained(train, tmp_path, "everyone", model__experts__active=E)
+    assert everyone["moe/max_vio_global"] == 0
+
+
+def test_more_is_logged_when_asked_and_changes_no_bit(train, tmp_path):
+    for name, asked in (("few", False), ("all", True)):
+        train(tmp_path, run__name=name, **{**EXPERTS, "knock__setting": "kha-mlp", "metrics__experts": asked,
+                                           "metrics__attention": asked, "metrics__maps": asked})
+    few, every = (evaluated(tmp_path / name) for name in ("few", "all"))
+    router = {f"router/{key}" for key in ("logit_size", "score_entropy", "weight_sum", "weight_sum_low",
+                                          "bias_least", "bias_mean", "bias_most")}
+    more = {*router, "moe/max_vio_global_by_layer", "attention/largest_logit", "attention/entropy", "heads/size",
+            "kha/diagonal_mean", "kha/off_diagonal_share"}
+    assert set(every) - set(few) == more and "moe/max_vio_global" in few
+    layers = list(every["moe/max_vio_global_by_layer"])
+    assert all(list(every[key]) == layers for key in router)
+    for layer in layers:
+        assert every["router/bias_least"][layer] < every["router/bias_mean"][layer] < every["router/bias_most"][layer]
+        assert 0 < every["router/score_entropy"][layer] <= 1
+        assert 0 < every["router/weight_sum_low"][layer] <= every["router/weight_sum"][layer] <= ACTIVE
+    steps = [line for line in lines(tmp_path / "all" / "metrics.jsonl") if "train/loss" in line]
+    assert all(0 < line["moe/load_entropy"] <= 1 and 0 <= line["clipped"] <= 1 for line in steps)
+    one, other = (tmp_path / name / "checkpoints/latest/model.safetensors" for name in ("few", "all"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_clipped_is_the_share_of_steps_since_the_last_line(train, tmp_path):
+    for name, clip in (("never", 1e6), ("always", 1e-6), ("off", 0)):
+        train(tmp_path, run__name=name, optimizer__clip=clip, train__log_every=4)
+        logged = {line["clipped"] for line in lines(tmp_path / name / "metrics.jsonl") if "clipped" in line}
+        assert logged == {1.0 if name == "always" else 0.0}
+
+
+def test_biases_hold_still_behind_their_share_of_the_steps(train, tmp_path):
+    name = "model.layers.1.mlp.gate.e_score_correction_bias"
+    held = {**EXPERTS, "train__steps": 8, "train__save_every": 2, "train__keep_last": 9, "experts__balance_until": 0.5}
+    train(tmp_path, run__name="held", **held)
+    bias = [load_file(tmp_path / f"held/checkpoints/step-{step:08}/model.safetensors")[name] for step in (2, 4, 6, 8)]
+    assert not torch.equal(bias[0], bias[1])
+    assert torch.equal(bias[1], bias[2]) and torch.equal(bias[2], bias[3])
+
+
+def test_a_start_scaled_by_depth(train, tmp_path):
+    for name, scaled in (("plain", False), ("scaled", True)):
+        train(tmp_path, run__name=name, **{**EXPERTS, "train__steps": 0, "init__depth_scaled": scaled})
+    plain, small = (load_file(tmp_path / name / "checkpoints/latest/model.safetensors") for name in ("plain", "scaled"))
+    layers = 1 + max(int(name.split(".")[2]) for name in plain if name.startswith("model.layers."))
+    for name, weight in plain.items():
+        into_stream = name.endswith(("o_proj.weight", "down_proj.weight"))
+        expected = weight * (2 * layers) ** -0.5 if into_stream else weight
+        torch.testing.assert_close(small[name], expected, rtol=1e-6, atol=0, msg=name)
+
+
 def test_a_dense_run_says_nothing_of_experts(tiny_run):
     assert not (tiny_run / "experts.jsonl").exists()
     assert "moe/" not in (tiny_run / "metrics.jsonl").read_text()

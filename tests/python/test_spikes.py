@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from math import comb
@@ -115,6 +116,12 @@ def write_run_folder(tmp_path):
     write_run(tmp_path / "a", steps=40)
     subprocess.run([sys.executable, "-P", str(PROGRAM), str(tmp_path / "a")], check=True, capture_output=True)
     return tmp_path / "a"
+
+
+def test_a_call_without_runs_points_to_its_own_help(kha):
+    result = kha("inspect", "run")
+    assert result.returncode == 2 and "next:     kha inspect run --help" in result.stderr
+    assert "next:     kha plan --help" in kha("plan", "--nonsense").stderr
 
 
 # What the trainer does.
@@ -269,6 +276,31 @@ def test_a_run_that_cannot_do_better_stops_going_back(train, tmp_path):
     assert result.returncode == 1, result.stdout[-800:]
     assert "went back to step 0 3 times and spiked again" in result.stderr
     assert "--set train.spike=skip" in result.stderr
+
+
+def test_the_limit_of_returns_holds_over_restarts(train, tmp_path):
+    """The same command again goes back no more; another rate is another run of luck."""
+    given = {**BROKEN, "train__save_every": 0}
+    train(tmp_path, run__name="a", train__spike="back", **given)
+    for _ in range(2):
+        again = train(tmp_path, run__name="a", train__spike="back", **given)
+        assert again.returncode == 1 and "went back to step 0 3 times and spiked again" in again.stderr
+    done = [line["spike/action"] for line in actions(tmp_path / "a")]
+    assert done.count("back") == 3 and done[-1] == "stop"
+    train(tmp_path, run__name="a", train__spike="back", **{**given, "optimizer__lr": 99})
+    assert [line["spike/action"] for line in actions(tmp_path / "a")].count("back") == 6
+
+
+def test_the_limit_of_steps_that_are_not_finite_holds_over_a_kill(train, tmp_path):
+    given = {**BROKEN, "train__save_every": 1, "train__keep_last": 3}
+    straight = train(tmp_path, run__name="straight", train__spike="skip", **given)
+    stopped = re.search(r"step (\d+) is not finite", straight.stderr)[1]
+    at = int(stopped) - 3
+    killed = train(tmp_path, run__name="broken", train__spike="skip", env={"KHA_FAIL_POINT": f"step-{at}"}, **given)
+    assert killed.returncode == 86
+    again = train(tmp_path, run__name="broken", train__spike="skip", **given)
+    assert f"step {stopped} is not finite" in again.stderr
+    assert actions(tmp_path / "broken")[-1]["spike/action"] == "stop"
 
 
 def test_the_report_says_that_an_arm_saw_other_data(spiky, tmp_path):
