@@ -92,23 +92,31 @@ class KhaAttention(nn.Module):
         """[B, T, heads * width] -> [B, T, heads, width], of however many heads are here."""
         return x.view(*x.shape[:-1], -1, width)
 
-    def forward(self, hidden_states, position_embeddings, attention_mask=None, cache=None, **kwargs):
+    def forward(
+        self,
+        hidden_states,
+        position_embeddings,
+        attention_mask=None,
+        cache=None,
+        cache_kwargs=None,
+        **kwargs,
+    ):
         query, kept = self.project(hidden_states, position_embeddings)
         kept = [each.transpose(1, 2) for each in kept]
         if cache is not None:
-            kept = self.cached(kept, cache)
+            kept = self.cached(kept, cache, cache_kwargs or {})
         key, value = self.form(*kept)
         made, weights = self.attend(query.transpose(1, 2), key, value, attention_mask, **kwargs)
         return self.o_proj(self.gathered(made)), weights
 
-    def cached(self, kept, cache):
+    def cached(self, kept, cache, how):
         """What is kept of all positions. A cache has one number of heads for its two tensors:
         where theirs differ, heads lie side by side in it."""
         counts = [each.shape[1] for each in kept]
         if counts[0] == counts[1]:
-            return cache.update(*kept, self.layer_idx)
+            return cache.update(*kept, self.layer_idx, **how)
         rows = [each.transpose(1, 2).flatten(2).unsqueeze(1) for each in kept]
-        found = cache.update(*rows, self.layer_idx)
+        found = cache.update(*rows, self.layer_idx, **how)
         return [x[:, 0].unflatten(-1, (n, -1)).transpose(1, 2) for n, x in zip(counts, found)]
 
     def form(self, key, value):

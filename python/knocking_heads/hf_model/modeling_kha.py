@@ -12,7 +12,7 @@ import inspect
 import torch
 from torch import nn
 from transformers import __version__ as transformers_version
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import DynamicCache, StaticLayer
 from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -44,7 +44,16 @@ ATTENTION = {
 CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
 MASK_ARGUMENTS = set(inspect.signature(create_causal_mask).parameters)
 MAJOR_VERSION = int(transformers_version.split(".")[0])
+# Before it counted itself, a static cache wrote at the places that it was told.
+CACHE_IS_TOLD_PLACES = "cache_kwargs" in inspect.signature(StaticLayer.update).parameters
 TIED = {"lm_head.weight": "model.embed_tokens.weight"}
+
+
+def told_places(embeds, cache, given):
+    if given is None:
+        seen = cache.get_seq_length()
+        given = torch.arange(seen, seen + embeds.shape[1], device=embeds.device)
+    return {"cache_kwargs": {"cache_position": given}}
 
 
 def causal_mask(config, embeds, attention_mask, cache, position_ids):
@@ -177,7 +186,7 @@ class KhaModel(KhaPreTrainedModel):
         **kwargs,
     ):
         """ids [B, T] or embeddings [B, T, d]; ``past_key_values`` and ``cache`` are one thing."""
-        kwargs.pop("cache_position", None)  # of older versions: positions say it
+        given = kwargs.pop("cache_position", None)
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give input_ids or inputs_embeds, one of them")
         embeds = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
@@ -189,6 +198,8 @@ class KhaModel(KhaPreTrainedModel):
             use_cache = False
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
+        if CACHE_IS_TOLD_PLACES and cache is not None:
+            kwargs["cache_kwargs"] = told_places(embeds, cache, given)
         mask = self._mask(embeds, attention_mask, cache, position_ids)
         seen = cache.get_seq_length() if cache is not None else 0
         if position_ids is None:
