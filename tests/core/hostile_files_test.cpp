@@ -153,6 +153,15 @@ TEST(HostileFiles, JsonOfNothingButBracketsIsRefused) {
   expect_parts(message_of([&] { ModelFiles::open(folder.path()); }), {"x.safetensors"});
 }
 
+TEST(HostileFiles, ANumberBeyondAllNumbersIsASentence) {
+  const TemporaryFolder folder;
+  put(folder / "model.safetensors.index.json", R"({"weight_map":{"a":1e999}})");
+  expect_parts(message_of([&] { ModelFiles::open(folder.path()); }),
+               {"the shard index holds a number that is too large", "index.json", "1e999"});
+  expect_parts(message_of([] { parse_model_config(R"({"rope_theta":1e999})", "config.json"); }),
+               {"config.json"});
+}
+
 // Runs in a child with a disk of 1 MB of its own; 77 where this user may not mount one.
 int on_small_disk(const fs::path& mount, const std::function<int()>& action) {
   if (::unshare(CLONE_NEWNS) != 0) return 77;

@@ -61,6 +61,10 @@ json parse_strict_json(std::string_view text, const std::filesystem::path& path,
           .where = path.string() + ", byte " + std::to_string(error.byte),
           .found = shown(error.what()),
           .cause = "the file is cut or was edited by hand"});
+  } catch (const json::out_of_range& error) {
+    fail({.what = kind + " holds a number that is too large",
+          .where = path.string(),
+          .found = shown(error.what())});
   }
   if (!value.is_object()) {
     fail({.what = kind + " is not a JSON object",
