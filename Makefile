@@ -3,7 +3,7 @@ PRESET ?= cpu
 export PRESET JOBS KHA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-interop demo bench evidence asan clean
+.PHONY: help build test test-interop demo bench evidence asan fuzz clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ evidence:  ## build, then runs that judge the paper's orderings (hours; resumed 
 
 asan:  ## the C++ tests under sanitizers (ARGS='LAYER... --gtest_filter=...'; the build is slow)
 	@scripts/asan $(ARGS)
+
+fuzz:  ## the readers of files under libFuzzer (ARGS='SECONDS TARGET...'; clang builds for minutes)
+	@scripts/fuzz $(ARGS)
 
 clean:  ## remove build/ (.venv stays; delete it by hand to start over)
 	rm -rf build

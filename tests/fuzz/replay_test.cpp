@@ -36,7 +36,9 @@ std::vector<fs::path> corpus_of(const Target& target) {
 class Replay : public ::testing::TestWithParam<Target> {
  protected:
   // Where the bytes lie that were read last, for whoever finds that they end the process.
-  const fs::path last_ = fs::temp_directory_path() / ("kha-fuzz-last-" + GetParam().name);
+  const fs::path last_ =
+      (fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) /
+      ("kha-fuzz-last-" + GetParam().name);
 };
 
 TEST_P(Replay, EachFileIsReadOrRefused) {

@@ -181,7 +181,8 @@ void read_documents(Bytes bytes, const std::string& name, FileFormat format,
                               .size = bytes.size(),
                               .contents = {},
                               .format = format});
-  CorpusOptions options;
+  CorpusOptions options{
+      .text = {}, .tokenizer = nullptr, .cache_dir = {}, .expected_fingerprint = {}};
   options.keys = keys;
   options.raw_type = "uint16";
   const auto reader = open_file_reader(source, 0, options);
