@@ -67,7 +67,7 @@ TEST(PlainHeader, NeverTakesWhatIsWrong) {
     }
     taken(whole.substr(0, i) + whole.substr(i + 1));
   }
-  for (const std::string wrong :
+  for (const std::string& wrong :
        {std::string(R"({"__metadata__":{"a":"1","a":"2"}})"),
         std::string(R"({"__metadata__":{},"__metadata__":{}})"),
         std::string(R"({"a":{"dtype":"F32","dtype":"F32","shape":[],"data_offsets":[0,4]}})"),
