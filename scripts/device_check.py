@@ -1,6 +1,7 @@
 """Parity of the kha:: operators on a device, then their cost beside torch's own composition.
 
-Then a decode step of every attention system, as `kha bench-decode` makes it, beside the CPU's.
+Then a decode step of every attention system, as `kha bench-decode` makes it, and a training step of a
+mixture of experts, beside the CPU's.
 
 Run by scripts/device-check. Exit 1 where parity fails; no ratio is printed then.
 """
@@ -174,6 +175,46 @@ def check_decode(device, positions, steps=30):
     return good
 
 
+EXPERTS = {"count": 16, "active": 4, "width": 256, "router": '"softmax"'}
+
+
+def start_experts(device, precision, layers=2):
+    """`kha bench-step` of a mixture, its weights and batches the same on every device."""
+    from bench.child import Child
+
+    values = {**{f"model.experts.{key}": value for key, value in EXPERTS.items()},
+              "model.hidden_size": 512, "model.num_hidden_layers": layers, "model.num_attention_heads": 8,
+              "model.num_key_value_heads": 4, "model.head_dim": 64, "knock.setting": '"kha-mlp"',
+              "train.context": 512, "train.batch": 4, "train.device": f'"{device}"',
+              "train.precision": f'"{precision}"', "train.steps": 1000000}
+    words = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+    return Child(f"experts on {device}, {precision}", [str(KHA), "bench-step", *words, "--vocabulary", "4096"])
+
+
+def check_experts(device, steps=10):
+    """A mixture's step on the device: the loss and the gradient's norm beside the CPU's in float32, which
+    products ran, and its time."""
+    if not KHA.exists():
+        print(f"\nexperts are not checked: no {KHA}; build kha with this torch, or set KHA")
+        return True
+    good = True
+    print(f"\n{'experts, step':<16}{'products':<34}{'loss off':>10}{'norm off':>10}{'median ms':>11}")
+    with start_experts("cpu", "fp32") as cpu:
+        exact = cpu.ask("steps 1")
+    # bfloat16 keeps 8 bits: losses differ by rounding, and near ties choose other experts.
+    limits = {"fp32": (1e-4, 1e-3), "bf16": (1e-2, 1e-1)}
+    for precision in ("fp32", "bf16") if device == "cuda" else ("fp32",):
+        with start_experts(device, precision) as child:
+            first = child.ask("steps 1")
+            off = [abs(first[key][0] / exact[key][0] - 1) for key in ("loss", "norm")]
+            bad = any(not value <= limit for value, limit in zip(off, limits[precision]))
+            good = good and not bad
+            took = statistics.median(child.ask(f"steps {steps}")["seconds"])
+            print(f"{precision:<16}{child.ready['runs_on']['experts']:<34}{off[0]:>10.2g}{off[1]:>10.2g}"
+                  f"{took * 1e3:>11.3f}{'   FAILED' if bad else ''}")
+    return good
+
+
 def main():
     device = sys.argv[1]
     torch.manual_seed(1)
@@ -187,6 +228,8 @@ def main():
     for dtype in (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float32,):
         compare(device, dtype)
     if not check_decode(device, 4096 if device == "cuda" else 256, 30 if device == "cuda" else 8):
+        sys.exit(1)
+    if not check_experts(device, 10 if device == "cuda" else 2):
         sys.exit(1)
 
 

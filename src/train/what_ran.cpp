@@ -9,6 +9,7 @@
 #include "kha/core/version.h"
 #include "kha/kernels/cpu_features.h"
 #include "kha/ops/cpu_implementation.h"
+#include "modules/experts/product_path.h"
 #include "train/device.h"
 
 namespace kha {
@@ -68,6 +69,11 @@ WhatRan what_ran(const Arithmetic& arithmetic) {
 
 WhatRan what_ran(const Arithmetic& arithmetic, const ModelConfig& model) {
   WhatRan ran = what_ran(arithmetic);
+  if (model.experts.any()) {
+    const ProductFacts facts{arithmetic.device.type(), arithmetic.dtype, model.hidden_size,
+                             model.experts.width};
+    ran["experts"] = std::string(to_string(choose_product_path(facts)));
+  }
   if (model.rotary_layout == "interleaved") ran["rotary"] = "interleaved: aten, no norm_rope";
   return ran;
 }

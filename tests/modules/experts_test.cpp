@@ -16,6 +16,7 @@
 #include "kha/kernels/reference_experts.h"
 #include "modules/experts/expert_groups.h"
 #include "modules/experts/mixture.h"
+#include "modules/experts/products_by_path.h"
 #include "modules/experts/token_rows.h"
 
 namespace kha::test {
@@ -337,6 +338,47 @@ TEST(Mixture, GradientsOfLeavesAddUpInPlace) {
         << names[i];
     EXPECT_LT(peak, static_cast<int64_t>(sum.nbytes())) << names[i];
   }
+}
+
+// torch's grouped product, where torch has it on the CPU too; with experts without tokens.
+TEST(GroupedProducts, AreThoseOfTheSharedExperts) {
+  at::manual_seed(7);
+  const int64_t n = 21, k = 3, e = 9, wide = 16, inner = 8;
+  const auto leaf = [](std::vector<int64_t> shape) { return at::randn(shape).requires_grad_(); };
+  const at::Tensor x = leaf({1, n, wide}), weights = leaf({n, k}), grad = at::randn({1, n, wide});
+  const ExpertMatrices m{leaf({e, inner, wide}), leaf({e, inner, wide}), leaf({e, wide, inner})};
+  const at::Tensor chosen = at::stack(
+      {at::zeros({n}, at::kLong), at::arange(n).remainder(4).add(1), at::full({n}, 7, at::kLong)},
+      1);
+  const Assignment a = by_expert(chosen, e);
+  std::vector<std::vector<at::Tensor>> results;
+  for (const ProductPath path : {ProductPath::shared, ProductPath::grouped}) {
+    const std::vector<at::Tensor> leaves{x, weights, m.gate_Efd, m.up_Efd, m.down_Edf};
+    for (const at::Tensor& each : leaves) each.mutable_grad() = at::Tensor();
+    const at::Tensor y = expert_products(x, weights, a, m, path);
+    y.backward(grad);
+    results.push_back({y.detach()});
+    for (const at::Tensor& each : leaves) results.back().push_back(each.grad());
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(at::equal(expert_products(x, weights, a, m, path), y));
+  }
+  for (size_t i = 0; i < results[0].size(); ++i) {
+    EXPECT_TRUE(at::allclose(results[1][i], results[0][i], 1e-5, 1e-5)) << i;
+  }
+  EXPECT_EQ(results[1][3][8].abs().max().item<float>(), 0);
+}
+
+TEST(GroupedProducts, AreChosenForBfloat16OnCuda) {
+  const auto chosen = [](c10::DeviceType device, at::ScalarType type, int64_t hidden, int64_t f) {
+    return choose_product_path({device, type, hidden, f});
+  };
+  EXPECT_EQ(chosen(at::kCPU, at::kFloat, 512, 384), ProductPath::shared);
+  EXPECT_EQ(chosen(at::kCPU, at::kBFloat16, 512, 384), ProductPath::shared);
+  EXPECT_EQ(chosen(at::kCUDA, at::kBFloat16, 512, 384), ProductPath::grouped);
+  EXPECT_EQ(chosen(at::kCUDA, at::kFloat, 512, 384), ProductPath::in_turn);
+  EXPECT_EQ(chosen(at::kCUDA, at::kBFloat16, 514, 384), ProductPath::in_turn);
+  EXPECT_EQ(chosen(at::kCUDA, at::kBFloat16, 512, 388), ProductPath::in_turn);
+  EXPECT_EQ(to_string(ProductPath::grouped), "aten::_grouped_mm");
 }
 
 TEST(Groups, EachIsMadeOnceByAThreadOfItsOwn) {

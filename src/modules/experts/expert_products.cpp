@@ -7,7 +7,9 @@
 
 #include "kha/ops/layers.h"
 #include "modules/experts/expert_groups.h"
+#include "modules/experts/grouped_products.h"
 #include "modules/experts/matrix_gradient.h"
+#include "modules/experts/products_by_path.h"
 #include "modules/experts/token_rows.h"
 
 namespace kha {
@@ -22,18 +24,14 @@ Tensor pair_weights(const Tensor& weights, const Assignment& assignment, at::Sca
   return weights.flatten().index_select(0, assignment.places_M).to(type);
 }
 
-// `kept`: null, or the products of gate and up for all pairs, to be filled.
-struct Kept {
-  Tensor gate_Mf, up_Mf;
-};
-
 Tensor product_into(Tensor kept, const Tensor& x, const Tensor& matrix) {
   at::mm_out(kept, x, matrix.t());
   return kept;
 }
 
-Tensor forward_products(const Tensor& x, const Tensor& weights, const Assignment& assignment,
-                        const ExpertMatrices& m, Kept* kept) {
+// `kept`: null, or tensors for the products of gate and up for all pairs, to be filled.
+Tensor products_by_group(const Tensor& x, const Tensor& weights, const Assignment& assignment,
+                         const ExpertMatrices& m, GatedProducts* kept) {
   const Tensor pair_weight = pair_weights(weights, assignment, x.scalar_type());
   TokenSum sum(x);
   for_each_group(assignment, x.is_cpu(), [&](const Group& group) {
@@ -50,32 +48,54 @@ Tensor forward_products(const Tensor& x, const Tensor& weights, const Assignment
   return sum.result();
 }
 
+Tensor forward_products(const Tensor& x, const Tensor& weights, const Assignment& assignment,
+                        const ExpertMatrices& m, ProductPath path, GatedProducts* kept) {
+  if (path == ProductPath::grouped) return grouped_forward(x, weights, assignment, m, kept);
+  if (kept) {
+    const std::vector<int64_t> shape{assignment.pairs(), m.gate_Efd.size(1)};
+    *kept = {at::empty(shape, x.options()), at::empty(shape, x.options())};
+  }
+  return products_by_group(x, weights, assignment, m, kept);
+}
+
 class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weights,
                         const Assignment& assignment, const Tensor& gate, const Tensor& up,
-                        const Tensor& down) {
+                        const Tensor& down, ProductPath path) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const std::vector<int64_t> shape{assignment.pairs(), gate.size(1)};
-    const Tensor rows = x.flatten(0, -2);
-    Kept kept{at::empty(shape, x.options()), at::empty(shape, x.options())};
-    const Tensor y = forward_products(rows, weights, assignment, {gate, up, down}, &kept);
+    GatedProducts kept;
+    const Tensor y =
+        forward_products(x.flatten(0, -2), weights, assignment, {gate, up, down}, path, &kept);
     context->save_for_backward({x, weights, gate, up, down, kept.gate_Mf, kept.up_Mf,
                                 assignment.tokens_M, assignment.places_M});
     context->saved_data["begin"] = assignment.begin;
+    context->saved_data["path"] = static_cast<int64_t>(path);
     return y.view(x.sizes());
   }
 
+  // Inputs are numbered as in forward, where assignment and path take no number of a tensor's.
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    Assignment assignment{context->saved_data["begin"].toIntVector(), saved[7], saved[8]};
-    // Inputs are numbered as in forward, where the assignment takes no number of a tensor's.
+    const Assignment assignment{context->saved_data["begin"].toIntVector(), saved[7], saved[8]};
+    const auto path = static_cast<ProductPath>(context->saved_data["path"].toInt());
+    if (path == ProductPath::grouped) return backward_grouped(saved, assignment, grads[0]);
     Backward work(saved, assignment, grads[0], context);
     for_each_group(assignment, grads[0].is_cpu(), [&](const Group& group) { work.add(group); });
     return work.results();
   }
 
  private:
+  static variable_list backward_grouped(const variable_list& saved, const Assignment& assignment,
+                                        const Tensor& grad) {
+    const Tensor& x = saved[0];
+    const ExpertGradients to =
+        grouped_backward(grad.flatten(0, -2), x.flatten(0, -2), saved[1], assignment,
+                         {saved[2], saved[3], saved[4]}, {saved[5], saved[6]});
+    return {to.dx_Nd.view(x.sizes()), to.dweights_Nk,       {}, to.matrices.gate_Efd,
+            to.matrices.up_Efd,       to.matrices.down_Edf, {}};
+  }
+
   class Backward {
    public:
     Backward(const variable_list& saved, const Assignment& assignment, const Tensor& grad,
@@ -121,7 +141,7 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
 
     variable_list results() const {
       const Tensor dx = wants_x_ ? dx_.result().view(shape_) : Tensor();
-      return {dx, dweights_, {}, dgate_.result(), dup_.result(), ddown_.result()};
+      return {dx, dweights_, {}, dgate_.result(), dup_.result(), ddown_.result(), {}};
     }
 
    private:
@@ -134,7 +154,7 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
     std::vector<int64_t> shape_;
     Tensor x_;
     ExpertMatrices matrices_;
-    Kept kept_;
+    GatedProducts kept_;
     const Assignment& assignment_;
     Tensor grad_, pair_weight_;
     TokenSum dx_;
@@ -147,11 +167,17 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
 }  // namespace
 
 Tensor expert_products(const Tensor& x, const Tensor& weights, const Assignment& assignment,
-                       const ExpertMatrices& m) {
+                       const ExpertMatrices& m, ProductPath path) {
   if (at::GradMode::is_enabled()) {
-    return ExpertProducts::apply(x, weights, assignment, m.gate_Efd, m.up_Efd, m.down_Edf);
+    return ExpertProducts::apply(x, weights, assignment, m.gate_Efd, m.up_Efd, m.down_Edf, path);
   }
-  return forward_products(x.flatten(0, -2), weights, assignment, m, nullptr).view(x.sizes());
+  return forward_products(x.flatten(0, -2), weights, assignment, m, path, nullptr).view(x.sizes());
+}
+
+Tensor expert_products(const Tensor& x, const Tensor& weights, const Assignment& assignment,
+                       const ExpertMatrices& m) {
+  const ProductFacts facts{x.device().type(), x.scalar_type(), x.size(-1), m.gate_Efd.size(1)};
+  return expert_products(x, weights, assignment, m, choose_product_path(facts));
 }
 
 }  // namespace kha
