@@ -22,9 +22,13 @@ def log_probabilities(logits: np.ndarray) -> np.ndarray:
     return exact - np.log(np.exp(exact).sum(-1, keepdims=True))
 
 
+def differences(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Of log-probabilities, absolute."""
+    return np.abs(log_probabilities(ours) - log_probabilities(theirs))
+
+
 def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """The largest of log-probabilities, absolute."""
-    return float(np.abs(log_probabilities(ours) - log_probabilities(theirs)).max())
+    return float(differences(ours, theirs).max())
 
 
 def load(model: Path, length: int):
@@ -73,6 +77,7 @@ def compare(model: Path, ours: dict, texts: list[dict]) -> dict:
         "positions": len(ids),
         "float32": difference(ours["logits"], theirs),
         "from_float64": difference(exact, theirs),
+        "mean": float(differences(exact, theirs).mean()),
         "rounding_ours": difference(ours["logits"], exact),
         "largest_log_probability": float(np.abs(log_probabilities(exact)).max()),
         "texts": len(texts),

@@ -47,19 +47,24 @@ Json our_ids(const Tokenizer& tokenizer, const std::vector<std::string>& paths, 
   return list;
 }
 
-// The step of the type over that of float32. llama.cpp rounds what it multiplies to the type as
-// well; a block of Q8_0 has one scale, so the steps of its smaller values are coarser.
-double storage_factor(const std::string& dtype) {
-  if (dtype == "q8_0") return 0x1p17;
-  return dtype == "bfloat16" ? 0x1p16 : dtype == "float16" ? 0x1p13 : 1;
+// What a type may do to log-probabilities: the engine's own rounding in float32, times the step of
+// the type over that of float32, for the largest difference; nats for the mean one. llama.cpp
+// rounds what it multiplies to the type as well, and a block of Q8_0 has one scale for 32 values.
+struct TypeLimits {
+  double step, mean;
+};
+
+TypeLimits limits_of(const std::string& dtype) {
+  if (dtype == "q8_0") return {0x1p17, 0.5};
+  if (dtype == "bfloat16") return {0x1p16, 0.25};
+  if (dtype == "float16") return {0x1p13, 0.05};
+  return {4, 1e-4};
 }
 
-// In F32 four times the engine's own rounding, at least 1e-4; in a narrower type that rounding
-// once, in steps of the type.
-double limit_of(const Json& found, double storage) {
+double largest_allowed(const Json& found, const TypeLimits& limits) {
   const double one_unit = 0x1p-23 * found.at("largest_log_probability").get<double>();
   const double rounding = std::max(found.at("rounding_ours").get<double>(), one_unit);
-  return std::max(1e-4, rounding * (storage > 1 ? storage : 4));
+  return std::max(1e-4, rounding * limits.step);
 }
 
 std::string texts_line(const Json& found) {
@@ -72,14 +77,17 @@ std::string texts_line(const Json& found) {
                      shown(differing.front().at("text").get<std::string>()));
 }
 
-std::string verdict(const Json& found, double limit, bool equal) {
+std::string verdict(const Json& found, bool equal) {
   return fmt::format(
       "verified in {}, architecture {}, KV cache in F32: largest difference of log-probabilities "
-      "{:.3g} from float32, {:.3g} from float64, over {} positions (limit {:.3g})\n  {}\n  "
-      "{}\n{}\n",
+      "{:.3g} from float32, {:.3g} from float64 (limit {:.3g}), mean {:.3g} (limit {:.3g}), over "
+      "{} "
+      "positions\n  {}\n  {}\n{}\n",
       found.at("version").get<std::string>(), found.at("class").get<std::string>(),
       found.at("float32").get<double>(), found.at("from_float64").get<double>(),
-      found.at("positions").get<int>(), limit, continuation_line(found), texts_line(found),
+      found.at("limit").get<double>(), found.at("mean").get<double>(),
+      found.at("mean_limit").get<double>(), found.at("positions").get<int>(),
+      continuation_line(found), texts_line(found),
       equal ? "equal to rounding"
             : "NOT EQUAL: the file was left in place for inspection, do not use it");
 }
@@ -113,13 +121,16 @@ ExportProof verify_gguf(const std::filesystem::path& model, const std::filesyste
   if (code == not_installed) return no_proof();
   if (code != 0) fail_peer("kha-gguf-peer", code);
   Json found = read_answer(answer);
-  const double limit = limit_of(found, storage_factor(dtype.empty() ? config.dtype : dtype));
+  const TypeLimits limits = limits_of(dtype.empty() ? config.dtype : dtype);
+  const double limit = largest_allowed(found, limits);
   const bool same_text = found.at("continuation_agrees") || found.at("gap").get<double>() <= limit;
-  const bool equal = found.at("from_float64").get<double>() <= limit && same_text &&
+  const bool equal = found.at("from_float64").get<double>() <= limit &&
+                     found.at("mean").get<double>() <= limits.mean && same_text &&
                      found.at("texts_differ").empty();
   found["limit"] = limit;
+  found["mean_limit"] = limits.mean;
   found["equal"] = equal;
-  return {equal, verdict(found, limit, equal), found};
+  return {equal, verdict(found, equal), found};
 }
 
 }  // namespace kha::cli

@@ -214,6 +214,12 @@ def test_architectures_that_would_compute_another_model_are_refused(kha, tmp_pat
     result = export(kha, tmp_path / "in", tmp_path / "out.gguf")
     assert result.returncode == 2 and "norm_topk_prob is false" in result.stderr
     assert "kha export --to hf" in result.stderr
+    family, settings = FAMILIES["deepseek"]
+    save(family, settings | dict(rope_parameters=dict(
+        rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=64)),
+        tmp_path / "yarn")
+    result = export(kha, tmp_path / "yarn", tmp_path / "out.gguf")
+    assert result.returncode == 2 and "yarn with mscale None" in result.stderr
     write_model(tmp_path / "biased", attention_bias=True)
     result = export(kha, tmp_path / "biased", tmp_path / "out.gguf")
     assert result.returncode == 2 and "self_attn.o_proj.bias" in result.stderr
@@ -247,13 +253,14 @@ def test_the_type_is_the_stored_one_unless_named(kha, tmp_path):
     assert found["architecture"] == "qwen3" and found["tokenizer"]["marks"] == {"eos": 256}
 
 
-ANSWER = dict(version="llama.cpp 0", float32=1e-6, from_float64=1e-6, positions=9,
+ANSWER = dict(version="llama.cpp 0", float32=1e-6, from_float64=1e-6, mean=1e-7, positions=9,
               rounding_ours=1e-6, largest_log_probability=9.0, texts=200, texts_differ=[],
               continuation_agrees=True, first_difference=None, gap=0.0) | {"class": "X"}
 
 
 @pytest.mark.parametrize("change, code", [
     ({}, 0), ({"from_float64": 1.1e-4}, 1), ({"from_float64": 0.9e-4}, 0),
+    ({"mean": 1.1e-4}, 1),
     ({"texts_differ": [{"text": "a b", "ids": [1], "theirs": [2]}]}, 1),
     ({"continuation_agrees": False, "first_difference": 3, "gap": 0.5}, 1), (None, 0)])
 def test_what_the_program_makes_of_the_companion(kha, tmp_path, change, code):
@@ -275,5 +282,8 @@ def test_what_the_program_makes_of_the_companion(kha, tmp_path, change, code):
                             capture_output=True, text=True)
     assert result.returncode == code, result.stdout + result.stderr
     assert ("NOT EQUAL" in result.stdout) == (code == 1)
+    if change == {}:
+        assert ("1e-06 from float64 (limit 0.0001), mean 1e-07 (limit 0.0001), over 9 positions"
+                in result.stdout)
     assert ("not verified: llama-cpp-python is not installed" in result.stdout) == (change is None)
     assert (tmp_path / "out.gguf").exists()

@@ -27,7 +27,10 @@ class Rotary:
         writer.add_rope_scaling_orig_ctx_len(self.scaling["original"])
         writer.add_rope_scaling_yarn_beta_fast(self.scaling["beta_fast"])
         writer.add_rope_scaling_yarn_beta_slow(self.scaling["beta_slow"])
-        writer.add_rope_scaling_attn_factors(self.scaling["attention"])
+        if "logits" in self.scaling:
+            writer.add_rope_scaling_yarn_log_mul(self.scaling["logits"])
+        else:
+            writer.add_rope_scaling_attn_factors(self.scaling["attention"])
 
 
 def parameters_of(config: dict) -> dict:
@@ -39,21 +42,37 @@ def parameters_of(config: dict) -> dict:
     return given
 
 
+def refuse(kind: str, expected: str) -> None:
+    raise UserError("this rotary scaling is in no GGUF architecture of this model", found=kind,
+                    expected=expected, next="kha export --to hf writes the model for transformers")
+
+
 def yarn(given: dict, config: dict) -> dict:
     """llama.cpp multiplies by 0.1 ln(factor) + 1 itself; its key holds what is left to do."""
     factor = float(given["factor"])
     usual = 0.1 * math.log(factor) + 1.0
     odd = [name for name in ("mscale", "mscale_all_dim") if given.get(name)]
     if odd or given.get("truncate", True) is not True:
-        raise UserError("this kind of yarn is not written as GGUF",
-                        found=", ".join(odd) or "truncate false",
-                        next="kha export --to hf writes the model for transformers")
-    return {"type": gguf.RopeScalingType.YARN, "factor": factor,
+        refuse(f"yarn with {' and '.join(odd) or 'truncate false'}", "yarn without it")
+    return {**stretch(given, config), "attention": float(given.get("attention_factor") or usual)
+            / usual}
+
+
+def latent_yarn(given: dict, config: dict) -> dict:
+    """Of a DeepSeek-type model, in which llama.cpp knows one scale of the logits alone."""
+    scale = given.get("mscale_all_dim")
+    if not scale or given.get("mscale") != scale or given.get("attention_factor"):
+        refuse(f"yarn with mscale {given.get('mscale')} and mscale_all_dim {scale}",
+               "both, and equal")
+    return {**stretch(given, config), "logits": 0.1 * float(scale)}
+
+
+def stretch(given: dict, config: dict) -> dict:
+    return {"type": gguf.RopeScalingType.YARN, "factor": float(given["factor"]),
             "original": int(given.get("original_max_position_embeddings")
                             or config["max_position_embeddings"]),
             "beta_fast": float(given.get("beta_fast") or 32.0),
-            "beta_slow": float(given.get("beta_slow") or 1.0),
-            "attention": float(given.get("attention_factor") or usual) / usual}
+            "beta_slow": float(given.get("beta_slow") or 1.0)}
 
 
 def llama3_factors(given: dict, turned: int) -> np.ndarray:
@@ -66,6 +85,7 @@ def llama3_factors(given: dict, turned: int) -> np.ndarray:
 
 
 def rotary_of(config: dict, takes_factors: bool) -> Rotary:
+    """Of the plain model's config.json."""
     given = parameters_of(config)
     kind, theta = given["rope_type"], float(given["rope_theta"])
     if kind == "default":
@@ -73,11 +93,9 @@ def rotary_of(config: dict, takes_factors: bool) -> Rotary:
     if kind == "linear":
         return Rotary(theta, {"type": gguf.RopeScalingType.LINEAR, "factor": float(given["factor"])})
     if kind == "yarn":
-        return Rotary(theta, yarn(given, config))
+        latent = bool(config.get("kv_lora_rank"))
+        return Rotary(theta, (latent_yarn if latent else yarn)(given, config))
     if kind == "llama3" and takes_factors:
         turned = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         return Rotary(theta, factors=llama3_factors(given, turned))
-    raise UserError("this rotary scaling is in no GGUF architecture of this model",
-                    found=f"rope_type {kind}",
-                    expected="default, linear, yarn; llama3 in Llama-type models",
-                    next="kha export --to hf writes the model for transformers")
+    refuse(f"rope_type {kind}", "default, linear, yarn; llama3 in Llama-type models")
