@@ -35,7 +35,7 @@ install(TARGETS kha RUNTIME DESTINATION bin)
 
 # `kha NAME` runs kha-NAME beside it: one launcher for each module that is a program. In a wheel
 # they are entry points, project.scripts of pyproject.toml.
-foreach(KHA_COMPANION curves gguf_export gguf_peer hf_peer parquet report tokenizer_peer)
+foreach(KHA_COMPANION curves gguf_export gguf_peer harness hf_peer parquet report tokenizer_peer)
   string(REPLACE "_" "-" KHA_NAME "${KHA_COMPANION}")  # of the program
   configure_file(python/companions/companion.in "${CMAKE_BINARY_DIR}/companions/kha-${KHA_NAME}" @ONLY)
   install(PROGRAMS "${CMAKE_BINARY_DIR}/companions/kha-${KHA_NAME}" DESTINATION bin)

@@ -1,6 +1,7 @@
 // `kha-engine`: the commands that need tensors.
 #include <c10/util/Exception.h>
 
+#include "cli/cmd_score.h"
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "kha/core/error.h"
@@ -33,7 +34,7 @@ int main(int argc, char** argv) {
   }
   return run_program("kha", "knocking-heads attention, the part with tensors",
                      {train_command(), compare_command(), generate_command(), eval_command(),
-                      diff_command(), logits_command(), doctor_engine_command(),
+                      diff_command(), logits_command(), score_command(), doctor_engine_command(),
                       bench_step_command(), bench_decode_command(), bench_experts_command()},
                      argc, argv);
 }
