@@ -17,7 +17,7 @@ void add_dense(PartMemory& part, double width, double model, double down, double
 // Of each of a token's experts gate and up, its weight, its number and the two of its sorted place,
 // which are whole numbers of twice the size. The gradients of all experts are made together, beside
 // what the rows of one expert need. A fresh router sends nearly every token to one and the same
-// expert, so they are counted as all tokens.
+// expert, so they are counted as all tokens. Micro-batches add their gradients up where they lie.
 void add_experts(PartMemory& part, const ExpertConfig& e, double model, const LayerParameters& p) {
   const auto active = static_cast<double>(e.active), width = static_cast<double>(e.width),
              count = static_cast<double>(e.count);
@@ -25,8 +25,7 @@ void add_experts(PartMemory& part, const ExpertConfig& e, double model, const La
   part.kept += routing + 2 * active * width;
   const double rows = 3 * width + 2 * model;
   part.moments.push_back({.elements = part.kept + (e.shared > 0 ? 3 : 2) * model + active + rows,
-                          .gradients = p.shared + p.experts,
-                          .fresh = p.experts});
+                          .gradients = p.shared + p.experts});
   part.moments.push_back(
       {.elements = 5 * model + 3 * count, .gradients = p.feed_forward, .fresh = count * model});
 }
