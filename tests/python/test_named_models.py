@@ -22,7 +22,7 @@ def test_a_small_relative_trains(kha, tiny_text, tmp_path, name):
     said, lines = train(kha, tiny_text, tmp_path, name)
     assert f"model.preset {name}: for two cores" in said
     losses = [line["train/loss"] for line in lines if "train/loss" in line]
-    assert losses[0] == pytest.approx(math.log(257), abs=0.2) and losses[1] < losses[0]
+    assert losses[0] == pytest.approx(math.log(257), abs=0.3) and losses[1] < losses[0]
     written = (tmp_path / "a/config.toml").read_text()
     assert f'preset = "{name}"' in written and re.search(r"^num_hidden_layers = [36] ", written, re.M)
 
