@@ -55,6 +55,20 @@ class LayerBackward : public torch::autograd::Node {
   std::vector<SavedVariable> saved_;
 };
 
+// torch 2.11 counts the owners of a node with std::shared_ptr, 2.15 inside the node. deleteNode is
+// found beside Node where there is one: it keeps a deep graph from being freed by recursion.
+template <class Pointer, class Made, class... Arguments>
+Pointer make_node(Arguments&&... arguments) {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
+    return Pointer(new Made(std::forward<Arguments>(arguments)...),
+                   [](auto* node) { deleteNode(node); });
+  } else {
+    return c10::make_intrusive<Made>(std::forward<Arguments>(arguments)...);
+  }
+}
+
+using NodePointer = decltype(torch::autograd::Edge::function);
+
 }  // namespace
 
 at::Tensor recompute_in_backward(LayerFunction layer, const at::Tensor& x,
@@ -67,9 +81,7 @@ at::Tensor recompute_in_backward(LayerFunction layer, const at::Tensor& x,
     const at::NoGradGuard no_grad;
     y = layer(x);
   }
-  const std::shared_ptr<LayerBackward> node(new LayerBackward(std::move(layer), inputs),
-                                            torch::autograd::deleteNode);
-  torch::autograd::set_history(y, node);
+  torch::autograd::set_history(y, make_node<NodePointer, LayerBackward>(std::move(layer), inputs));
   return y;
 }
 
