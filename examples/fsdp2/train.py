@@ -2,7 +2,7 @@
 
     torchrun --standalone --nproc-per-node 2 examples/fsdp2/train.py FOLDER --text FILES --to OUT
 
-FOLDER is a model that transformers or kha wrote; `--tiny` starts a random one over bytes instead.
+FOLDER is a plain model of a type that knocking_heads.insert knows; `--tiny` starts a random one over bytes instead.
 Every step is torch's own (fully_shard, AdamW, torch.distributed.checkpoint); kha adds two calls:
 `insert` before sharding and `fold` on the gathered weights. On CUDA the processes talk over NCCL,
 elsewhere over gloo.

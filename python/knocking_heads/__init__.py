@@ -1,7 +1,8 @@
 """Knocking-heads attention for PyTorch.
 
 Importing the package loads the ``kha::`` operators into ``torch.ops.kha``. They are compiled code
-with autograd of their own; nothing is computed in Python.
+with autograd of their own; training runs through them, and what Python computes itself (folding,
+figures of the maps) is float64 and tested against the programs.
 """
 
 from .library import load_operators

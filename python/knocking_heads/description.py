@@ -67,6 +67,12 @@ def _check_computed(config: Any) -> None:
         fail("sliding windows have no form as a kha folder", where="sliding_window",
              expected=f"null, or at least max_position_embeddings {context}", found=str(window),
              next="set it to None where texts fit the context, or save the state dict")
+    dense = sorted(getattr(config, "mlp_only_layers", None) or [])
+    if dense != list(range(len(dense))) or getattr(config, "decoder_sparse_step", 1) != 1:
+        fail("dense layers between layers of experts have no form as a kha folder",
+             where="mlp_only_layers, decoder_sparse_step", expected="the first layers alone, step 1",
+             found=f"{dense}, step {getattr(config, 'decoder_sparse_step', 1)}",
+             next="save the state dict")
     if getattr(config, "mlp_bias", False):
         fail("biases in the feed-forward have no form as a kha folder", where="mlp_bias",
              expected="false", found="true", next="save the state dict")

@@ -91,7 +91,10 @@ def fold(model: nn.Module, ids: Tensor | None = None, *,
     report = FoldReport([plan.told for plan in plans])
     before = _logits(model, ids)
     with torch.no_grad():
-        for plan in plans:
+        folded = [_products(plan) for plan in plans]  # all of them before the first is written
+        for plan, values in zip(plans, folded):
+            for parameter, value in values:
+                parameter.copy_(value)
             _carry_out(plan)
     if not maps_of(model):
         model.__dict__.pop("save_pretrained", None)
@@ -179,14 +182,25 @@ def _targets(plan: _Plan) -> list[nn.Module]:
     return targets + ([_output(plan)] if plan.columns is not None else [])
 
 
+def _products(plan: _Plan) -> list[tuple[nn.Parameter, Tensor]]:
+    """The weights that change, and what they become, rounded to their type."""
+    place, values = plan.place, []
+    if plan.rows is not None:
+        for parameter in filter(None.__ne__, [place.projection.weight, place.projection.bias]):
+            values.append((parameter, _into_rows(parameter, plan.rows)))
+    if plan.columns is not None:
+        weight = _output(plan).weight
+        values.append((weight, _into_columns(weight, plan.columns)))
+    for parameter, value in values:
+        if not value.isfinite().all():
+            fail("a folded weight is too large for its type", where=place.name,
+                 expected=f"values that {str(parameter.dtype).removeprefix('torch.')} can hold",
+                 next="fold a copy of a wider type: model.float()")
+    return values
+
+
 def _carry_out(plan: _Plan) -> None:
     place = plan.place
-    if plan.rows is not None:
-        _into_rows(place.projection.weight, plan.rows)
-        if place.projection.bias is not None:
-            _into_rows(place.projection.bias, plan.rows)
-    if plan.columns is not None:
-        _into_columns(_output(plan).weight, plan.columns)
     if plan.down is not None:
         place.knock.down.weight.copy_(plan.down)
     if plan.told.after == "none":
@@ -196,16 +210,16 @@ def _carry_out(plan: _Plan) -> None:
         _leave_gate(place, plan.gate)
 
 
-def _into_rows(weight: Tensor, map: Tensor) -> None:
-    """W_h <- M W_h for each head's rows; a bias is a weight of one column."""
-    heads = weight.detach().double().view(-1, len(map), weight[0].numel())
-    weight.copy_((map @ heads).view(weight.shape))
+def _into_rows(weight: Tensor, map: Tensor) -> Tensor:
+    """M W_h for each head's rows; a bias is a weight of one column."""
+    heads = weight.detach().double().reshape(-1, len(map), weight[0].numel())
+    return (map @ heads).reshape(weight.shape).to(weight.dtype)
 
 
-def _into_columns(weight: Tensor, map: Tensor) -> None:
-    """W_h <- W_h M for each query head's columns of an output projection."""
-    heads = weight.detach().double().view(len(weight), -1, len(map))
-    weight.copy_((heads @ map).view(weight.shape))
+def _into_columns(weight: Tensor, map: Tensor) -> Tensor:
+    """W_h M for each query head's columns of an output projection."""
+    heads = weight.detach().double().reshape(len(weight), -1, len(map))
+    return (heads @ map).reshape(weight.shape).to(weight.dtype)
 
 
 def _leave_gate(place: MapPlace, gate: Tensor) -> None:
@@ -222,9 +236,12 @@ def _leave_gate(place: MapPlace, gate: Tensor) -> None:
 def _logits(model: nn.Module, ids: Tensor | None) -> Tensor | None:
     if ids is None:
         return None
-    training = model.training
+    modes = {module: module.training for module in model.modules()}
     model.eval()
-    with torch.no_grad():
-        answer = model(ids)
-    model.train(training)
+    try:
+        with torch.no_grad():
+            answer = model(ids)
+    finally:
+        for module, training in modes.items():
+            module.training = training
     return getattr(answer, "logits", answer).double()

@@ -67,7 +67,10 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--report", type=Path)
     parser.add_argument("--check-tokenizer", type=Path)
     parser.add_argument("--rows", type=int)
-    return parser.parse_args(words)
+    asked = parser.parse_args(words)
+    if not asked.check_tokenizer and not (asked.plain and asked.out):
+        parser.error("name the plain model's folder and the new file")
+    return asked
 
 
 def main(words: list[str]) -> int:
@@ -79,7 +82,10 @@ def main(words: list[str]) -> int:
         report = write(asked.plain, asked.out, asked.dtype, asked.name)
     except UserError as error:
         return print_error(error)
-    asked.report.write_text(json.dumps(report))
+    if asked.report:
+        asked.report.write_text(json.dumps(report))
+    else:
+        print(json.dumps(report, indent=2))
     return 0
 
 

@@ -6,6 +6,7 @@ lies in the local cache.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
     os.environ[name] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from user_error import UserError, print_error  # noqa: E402
+from user_error import UserError, print_error, program_beside  # noqa: E402
 
 try:
     import lm_eval
@@ -74,7 +75,8 @@ def evaluate(model: EngineLM, asked: argparse.Namespace) -> dict:
 def report(asked: argparse.Namespace, model: EngineLM, found: dict) -> dict:
     return {"model": asked.model, "tasks": found["results"], "groups": found.get("groups"),
             "versions": found["versions"], "num_fewshot": found["n-shot"],
-            "begin_mark": model.begin, "prefix": model.prefix_token_id, "policy": model.policy(),
+            "begin_mark": model.begin,
+            "prefix": model.begin if model.begin is not None else model.eot_token_id, "policy": model.policy(),
             "precision": "float32", "batch_size": asked.batch_size, **model.counts,
             "harness": f"lm-eval {lm_eval.__version__}"}
 
@@ -94,9 +96,10 @@ def main(words: list[str]) -> int:
     asked = parse(words)
     engine = None
     try:
-        engine = Engine(Path(sys.executable).with_name("kha-engine"), asked.model)
+        engine = Engine(program_beside("kha-engine"), asked.model)
         model = EngineLM(engine, asked.batch_size)
-        found = evaluate(model, asked)
+        with contextlib.redirect_stdout(sys.stderr):  # what tasks say is no part of the answer
+            found = evaluate(model, asked)
     except UserError as error:
         return print_error(error)
     finally:

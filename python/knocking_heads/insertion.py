@@ -17,7 +17,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 # What wraps a model holds on to its parameters, so it must come after the insertion.
 _WRAPPERS = {"DistributedDataParallel": "DistributedDataParallel(model)",
-             "FullyShardedDataParallel": "FullyShardedDataParallel(model)",
+             "FullyShardedDataParallel": "fully_shard(model)",
              "DataParallel": "DataParallel(model)", "OptimizedModule": "torch.compile(model)"}
 _TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 
@@ -42,7 +42,8 @@ def insert(model: Model, setting: str | Mapping[str, str], layers: Iterable[int]
     ``model.layers.0.self_attn.knock_v.up.weight``. `plan` says where linear maps train: "auto" by
     the micro-batch's shape, or forced, "weight_space" or "activation_space".
 
-    Insert before compiling, wrapping or sharding the model, and before making its optimiser.
+    Insert before compiling, wrapping or sharding the model, and before making its optimiser; and
+    into the whole model, not into a part of it: what is saved is the model that was given here.
 
     Raises KhaError (a ValueError) and changes nothing where a layer has such a map already, where
     a projection is no plain Linear (quantised, sharded, replaced), where its rows are no multiple

@@ -56,10 +56,10 @@ def maps_of(model: nn.Module) -> list[MapPlace]:
             owner = model.get_submodule(owner_name)
             target = owner.get_submodule(projection)
             if not isinstance(target, KnockedProjection) or target.knock is not module:
-                fail(f"{name} is no longer behind its projection, so it does nothing",
+                fail(f"{name} is not behind its projection, where insert put it",
                      where=f"{owner_name}.{projection}", expected="the projection that insert changed",
-                     found=type(target).__name__, cause="a module was replaced after the insertion",
-                     next="change modules first, insert the maps afterwards")
+                     found=type(target).__name__, cause="a module was replaced or wrapped after the insertion",
+                     next="merge or unload an adapter; else change modules first, then insert")
             found.append(MapPlace(layer, slot, name, owner, module, target,
                                   ".".join(filter(None, [owner_name, projection])), output))
     return sorted(found, key=lambda place: (place.layer, SLOTS.index(place.slot)))
@@ -97,6 +97,9 @@ def _family_places(model: nn.Module, head_dim: int | None) -> Iterator[Attention
 
 def _named_places(model: nn.Module, projections: Mapping[str, str],
                   head_dim: int | None) -> list[AttentionPlace]:
+    if not projections:
+        fail("no projection is named", where="projections", found="an empty mapping",
+             next='projections={"q": "attn.wq", "k": "attn.wk", "v": "attn.wv", "o": "attn.wo"}')
     for slot in projections:
         if slot not in _OWN_NAMES:
             fail(f"unknown projection `{slot}`", expected="q, k, v or o", found=repr(slot))

@@ -5,6 +5,7 @@ without its maps and without a word (docs/design.md, "Models on disk").
 """
 
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -33,8 +34,8 @@ class SavePretrained:
         self.model = model
 
     def __call__(self, save_directory: str | os.PathLike[str], is_main_process: bool = True,
-                 push_to_hub: bool = False, distributed_checkpoint: bool = False,
-                 **options: Any) -> None:
+                 state_dict: dict[str, Any] | None = None, push_to_hub: bool = False,
+                 distributed_checkpoint: bool = False, **options: Any) -> None:
         """Arguments of transformers' `save_pretrained`. Every file is written aside first, and
         config.json takes its place last. Raises KhaError where the model has no form as a kha
         folder, and for `push_to_hub` and `distributed_checkpoint`."""
@@ -45,8 +46,13 @@ class SavePretrained:
                      next="save to a folder, then upload it" if name == "push_to_hub" else
                           "save without it, or the state dict with torch.distributed.checkpoint")
         model: Any = self.model
-        config = kha_config(model)  # refuses before anything is written
         write = type(model).save_pretrained
+        if state_dict is not None:
+            options["state_dict"] = state_dict
+        if not maps_of(model):  # they were folded away through a wrapper of the model
+            write(model, save_directory, is_main_process=is_main_process, **options)
+            return
+        config = kha_config(model)  # refuses before anything is written
         decide = getattr(model, "should_save_on_this_rank", lambda main: main)
         target = Path(save_directory)
         if not decide(is_main_process):
@@ -65,15 +71,21 @@ class SavePretrained:
             shutil.rmtree(aside, ignore_errors=True)
 
 
+# The names that transformers gives to weights without a variant.
+_WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
+
+
 def _move(aside: Path, target: Path) -> None:
-    """Weights first, config.json last; weights of an older save under other names go."""
+    """Weights first, config.json last; then weights of an older save under other names go, which
+    readers would take for part of this one."""
     files = sorted(aside.iterdir(), key=lambda file: file.name == "config.json")
     names = {file.name for file in files}
-    for old in target.glob("model*.safetensors*"):
-        if old.name not in names:
-            old.unlink()
     for file in files:
         os.replace(file, target / file.name)
+    if any(_WEIGHTS.fullmatch(name) for name in names):
+        for old in target.iterdir():
+            if _WEIGHTS.fullmatch(old.name) and old.name not in names:
+                old.unlink()
 
 
 def load(folder: str | os.PathLike[str], dtype: torch.dtype | str = "auto") -> "PreTrainedModel":

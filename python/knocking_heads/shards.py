@@ -15,6 +15,11 @@ def identity_part(parameter: Tensor) -> tuple[Tensor, Tensor]:
     The second is shared: read it, never write it. Raises KhaError where the matrix is not cut by
     rows, as fully_shard cuts.
     """
+    if parameter.dim() != 2:
+        fail("a map was made flat, so its decay to the identity is not known", found=str(list(
+             parameter.shape)), expected="a matrix, whole or sharded by fully_shard",
+             cause="FullyShardedDataParallel or another wrapper that flattens parameters",
+             next='parameter_groups(model, knock_decay="none"), or fully_shard(model)')
     first, count, part = 0, parameter.shape[0], parameter
     if hasattr(parameter, "to_local"):
         first, count = _rows_here(parameter)

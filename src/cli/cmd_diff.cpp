@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/open_model.h"
+#include "cli/text_input.h"
 #include "cli/text_shard.h"
 #include "kha/core/error.h"
 #include "kha/core/model_folder.h"
@@ -22,10 +23,9 @@ struct Arguments {
   bool json = false;
 };
 
-// With no text given: the tokenizer file beside the model, which every model has.
 std::vector<std::string> text_of(const Arguments& arguments, const std::filesystem::path& model) {
   if (!arguments.text.empty()) return arguments.text;
-  return {(model / "tokenizer.json").string()};
+  return {own_text(model)};
 }
 
 void check_pair(const LoadedModel& before, const LoadedModel& after, const std::string& where) {
@@ -69,25 +69,25 @@ int run(const Arguments& a) {
 }  // namespace
 
 Command diff_command() {
-  return {
-      "diff", "largest difference of two models' logits on given text", [](CLI::App& app) {
-        auto a = std::make_shared<Arguments>();
-        app.add_option("before", a->before, "model or run folder")->required();
-        app.add_option("after", a->after, "model or run folder")->required();
-        app.add_option("--text", a->text,
-                       "a text file or folder, may be repeated; none: the model's tokenizer.json")
-            ->allow_extra_args(false);
-        app.add_option("--context", a->context, "tokens a window; 0: the model's length")
-            ->check(CLI::Range(0, 1 << 24));
-        app.add_option("--max-tokens", a->max_tokens, "read at most so many, evenly spread; 0: all")
-            ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))
-            ->capture_default_str();
-        app.add_option("--limit", a->limit,
-                       "largest difference allowed; none: twice the two models' own rounding")
-            ->check(CLI::NonNegativeNumber);
-        add_json_option(app, a->json);
-        return [a] { return run(*a); };
-      }};
+  return {"diff", "largest difference of two models' logits on given text", [](CLI::App& app) {
+            auto a = std::make_shared<Arguments>();
+            app.add_option("before", a->before, "model or run folder")->required();
+            app.add_option("after", a->after, "model or run folder")->required();
+            app.add_option("--text", a->text,
+                           "a text file or folder, may be repeated; none: a file of the model")
+                ->allow_extra_args(false);
+            app.add_option("--context", a->context, "tokens a window; 0: the model's length")
+                ->check(CLI::Range(0, 1 << 24));
+            app.add_option("--max-tokens", a->max_tokens,
+                           "read at most so many, evenly spread; 0: all")
+                ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))
+                ->capture_default_str();
+            app.add_option("--limit", a->limit,
+                           "largest difference allowed; none: twice the two models' own rounding")
+                ->check(CLI::NonNegativeNumber);
+            add_json_option(app, a->json);
+            return [a] { return run(*a); };
+          }};
 }
 
 }  // namespace kha::cli

@@ -170,7 +170,7 @@ std::function<int()> add(CLI::App& app) {
       "--verify", options->verify,
       "load the result in transformers or llama.cpp and compare log-probabilities and greedy text");
   app.add_option("--text", options->text,
-                 "a text file or folder to verify on, may be repeated; none: the tokenizer.json")
+                 "a text file or folder to verify on, may be repeated; none: a file of the model")
       ->needs(verify)
       ->allow_extra_args(false);
   add_json_option(app, options->json);

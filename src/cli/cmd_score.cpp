@@ -52,8 +52,8 @@ ScoredSequence sequence_of(const Json& json, const ModelConfig& config) {
   const auto size = static_cast<int64_t>(sequence.ids.size());
   if (sequence.from < 1 || sequence.from > size || size > config.max_position_embeddings + 1) {
     fail({.what = "a sequence cannot be scored",
-          .expected = fmt::format("1 to {} ids in front of those that are scored",
-                                  config.max_position_embeddings),
+          .expected = fmt::format("at most {} ids, scored from 1 or later",
+                                  config.max_position_embeddings + 1),
           .found = fmt::format("{} ids, scored from {}", size, sequence.from)});
   }
   for (const int64_t id : sequence.ids) {
@@ -71,8 +71,16 @@ Json score(const LoadedModel& model, const Decoder& decoder, const Json& request
     sequences.push_back(sequence_of(each, model.config));
   }
   Json scores = Json::array();
-  for (const auto& [sum, greedy] : score_sequences(decoder, sequences)) {
-    scores.push_back(Json::array({sum, greedy}));
+  const auto take = [&](const std::vector<ScoredSequence>& some) {
+    for (const auto& [sum, greedy] : score_sequences(decoder, some)) {
+      scores.push_back(Json::array({sum, greedy}));
+    }
+  };
+  // Where rotary frequencies follow the length, a sequence beside a longer one would get its.
+  if (!model.config.rotary_scaling.depends_on_length()) {
+    take(sequences);
+  } else {
+    for (const auto& each : sequences) take({each});
   }
   return {{"scores", scores}};
 }
@@ -80,6 +88,8 @@ Json score(const LoadedModel& model, const Decoder& decoder, const Json& request
 Json continue_text(const LoadedModel& model, const Json& request) {
   GenerateOptions options{.max_new_tokens = request.at("most"), .stops = request.at("until")};
   options.sampling.temperature = 0;
+  // Frequencies that follow the length make a cache of the shorter text's keys useless.
+  options.use_cache = !model.config.rotary_scaling.depends_on_length();
   return {{"text", generate(model, request.at("generate"), options).text}};
 }
 

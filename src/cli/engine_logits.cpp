@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/beside.h"
+#include "cli/text_input.h"
 #include "kha/core/error.h"
 #include "kha/core/mapped_file.h"
 
@@ -33,7 +34,7 @@ void fail_peer(const std::string& name, int code) {
 
 void write_engine_logits(const std::filesystem::path& model, const std::filesystem::path& file,
                          std::int64_t context, std::vector<std::string> text) {
-  if (text.empty()) text.push_back((model / "tokenizer.json").string());
+  if (text.empty()) text.push_back(own_text(model));
   const std::int64_t most = std::clamp<std::int64_t>(context - continued_tokens, 1, most_tokens);
   std::vector<std::string> words{"logits",     model.string(),
                                  "--write",    file.string(),

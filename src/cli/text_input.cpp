@@ -20,6 +20,11 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string own_text(const std::filesystem::path& model) {
+  const auto tokenizer = model / "tokenizer.json";
+  return (std::filesystem::exists(tokenizer) ? tokenizer : model / "config.json").string();
+}
+
 std::string read_standard_input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }

@@ -187,7 +187,9 @@ RotaryTable Decoder::rotary_of(const at::Tensor& ids, const KvCache* cache,
                     config_.rotary_scaling.original_max_position_embeddings,
                     config_.rotary_scaling.kind),
         fmt::format("{} cached positions, {} with the new ones", cached, reach),
-        "read the whole text again (--no-cache), or give a prompt that is longer already");
+        config_.rotary_scaling.kind == "dynamic"
+            ? "read the whole text again in each step (--no-cache)"
+            : "read the whole text again (--no-cache), or give a prompt that is longer already");
   }
   const RotaryTable table = rotary_.of_length(reach);
   return layout ? table.placed(*layout) : table;

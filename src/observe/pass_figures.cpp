@@ -9,6 +9,7 @@
 #include "kha/core/parameter_table.h"
 #include "model/decoder.h"
 #include "modules/causal.h"
+#include "modules/experts/router.h"
 #include "modules/pass_tap.h"
 #include "observe/watched_positions.h"
 
@@ -54,7 +55,8 @@ RouterFigures figures_of_router(const ModelConfig& c, const Parameters& paramete
   const Tensor logits = x_Nd.matmul(parameters.at(prefix + "weight").to(at::kDouble).t());
   const Tensor scores = c.experts.router == "softmax" ? logits.softmax(1) : logits.sigmoid();
   const Tensor bias = parameters.find(prefix + "e_score_correction_bias");
-  const Tensor wish = bias.defined() ? scores + bias.to(at::kDouble) : scores;
+  Tensor wish = bias.defined() ? scores + bias.to(at::kDouble) : scores;
+  if (c.experts.groups > 1) wish = within_groups(wish, c.experts);
   const Tensor chosen = std::get<1>(wish.topk(c.experts.active, 1));
   const Tensor sums = scores.gather(1, chosen).sum(1);
   const double most_even = std::log(static_cast<double>(std::max<int64_t>(2, c.experts.count)));

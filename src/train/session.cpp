@@ -73,6 +73,15 @@ void take_shape(RunConfig& config, const ModelConfig& base, const std::string& w
             .next = "remove the key, or correct it"});
     }
   }
+  // The context is the length from which these frequencies stretch, and a model says it once.
+  if (base.rotary_scaling.kind == "dynamic" &&
+      config.train.context > base.max_position_embeddings) {
+    fail({.what = "the rotary scaling `dynamic` does not train beyond its model's context",
+          .where = where,
+          .expected = fmt::format("train.context of at most {}", base.max_position_embeddings),
+          .found = fmt::format("{}", config.train.context),
+          .next = "train on shorter texts, or give the model another scaling in its config.json"});
+  }
   const ModelKnocks knocks = maps_of_run(config, base, where);
   config.knock = describe_knocks(knocks, config.knock);
   config.model = base;

@@ -129,6 +129,25 @@ TEST(PassFigures, RoutersByHand) {
   EXPECT_EQ(f.bias_most, 0.5);
 }
 
+// Three groups of two experts, one open. Expert 0 has the best wish and scores of its own, but its
+// group's sum is below the second's, so the sums are those of the experts of one half.
+TEST(PassFigures, RoutersWithGroupsCountTheOpenOnesAlone) {
+  ModelConfig c = mixture("sigmoid");
+  c.experts.count = 6;
+  c.experts.groups = 3;
+  c.experts.open_groups = 1;
+  const Parameters parameters = in_double(c);
+  const at::NoGradGuard no_grad;
+  const at::Tensor weight = parameters.at("model.layers.1.mlp.gate.weight");
+  weight.zero_();
+  weight.select(0, 0).fill_(1.0);
+  parameters.at("model.layers.1.mlp.gate.e_score_correction_bias")
+      .copy_(at::tensor(std::vector<double>{9, 0, 5, 5, 0, 0}));
+  const PassFigures figures = pass_figures(c, parameters, two_rows());
+  ASSERT_EQ(figures.routers.size(), 1u);
+  EXPECT_NEAR(figures.routers[0].weight_sum_mean, 1.0, 1e-12);
+}
+
 // One expert takes all: softmax scores of one token are nearly one and zero.
 TEST(PassFigures, ASureRouterHasNoEntropy) {
   const ModelConfig c = mixture("softmax");

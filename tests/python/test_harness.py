@@ -219,7 +219,7 @@ def test_local_tasks_run_without_a_network(kha, tmp_path, tasks, tiny_run):
     result = kha("harness", "sums,reading", tiny_run, "--include-path", tasks, "--json",
                  env=environment)
     assert result.returncode == 0, result.stdout + result.stderr
-    found = json.loads(result.stdout[result.stdout.index("{"):])
+    found = json.loads(result.stdout)
     assert 0 <= found["tasks"]["sums"]["acc,none"] <= 1
     assert found["tasks"]["reading"]["bits_per_byte,none"] > 1
     assert found["begin_mark"] is None and found["prefix"] == 256

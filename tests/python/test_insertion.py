@@ -225,6 +225,7 @@ REFUSALS = {
                        ["blocks.0.attn.wv.weight", "multiple of head_dim = 12", "[16, 24]"]),
     "another head_dim": (live_model, ["kha-mlp", None, None, dict(head_dim=16)],
                          ["expected: 8", "found: 16"]),
+    "no names": (Plain, ["kha-linear", None, {}, dict(head_dim=8)], ["no projection is named"]),
     "unnamed slot": (Plain, ["kha-linear", None, {"v": "attn.wv"}, dict(head_dim=8)],
                      ["the projection of q is not named"]),
     "unknown start": (live_model, ["kha-mlp", None, None, dict(start="zero")], ["identity or random"]),
@@ -234,10 +235,10 @@ REFUSALS = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_say_what_is_allowed_and_change_nothing(case):
-    make, arguments, words = REFUSALS[case]
+    make, given, words = REFUSALS[case]
     model = make()
     before = list(model.state_dict())
-    keywords = arguments.pop() if isinstance(arguments[-1], dict) and len(arguments) == 4 else {}
+    arguments, keywords = (given[:3], given[3]) if len(given) == 4 else (given, {})
     with pytest.raises(kh.KhaError) as error:
         kh.insert(model, *arguments, **keywords)
     for word in words:
@@ -248,7 +249,7 @@ def test_refusals_say_what_is_allowed_and_change_nothing(case):
 def test_a_replaced_projection_is_noticed():
     model = kh.insert(live_model(), "kha-mlp")
     model.model.layers[0].self_attn.v_proj = nn.Linear(36, 16)
-    with pytest.raises(kh.KhaError, match="no longer behind its projection"):
+    with pytest.raises(kh.KhaError, match="not behind its projection, where insert put it"):
         kh.report(model)
 
 

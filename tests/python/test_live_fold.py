@@ -145,3 +145,25 @@ def test_refusals_change_nothing(case):
         assert value.equal(after[name]) or value.isnan().any()
     with pytest.raises(kh.KhaError, match="at least 1"):
         kh.fold(model, condition_limit=0.5)
+
+
+def test_a_product_that_its_type_cannot_hold_changes_nothing():
+    model = stir(kh.insert(live_model(dtype=torch.float16), "kha-linear"))
+    last = model.model.layers[-1].self_attn
+    with torch.no_grad():
+        last.v_proj.weight.fill_(6e4)
+        last.knock_v.weight.mul_(4)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(kh.KhaError, match="too large for its type(.|\n)*float16"):
+        kh.fold(model)
+    after = model.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+def test_the_modes_of_parts_stay():
+    model = kh.insert(live_model(), "kha-linear")
+    model.model.layers[0].eval()
+    kh.fold(model, TOKENS)
+    assert model.training and not model.model.layers[0].mlp.training
+    assert model.model.layers[1].mlp.training

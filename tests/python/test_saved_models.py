@@ -58,8 +58,6 @@ def test_kha_opens_what_transformers_saved(kha, tmp_path, saved, family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_auto_classes_open_it_with_its_model_file(saved, family):
-    if not MODEL_FILES.exists():
-        pytest.skip("the package has no model file for transformers here")
     model, folder = saved(family)
     assert {file.name for file in MODEL_FILES.glob("*_kha.py")} <= {
         file.name for file in folder.iterdir()}
@@ -211,3 +209,30 @@ def test_load_refuses_folders_that_are_none(tmp_path, saved):
     (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     with pytest.raises(kh.KhaError, match="not of this model.*\n.*\n.*knock_q"):
         kh.load(tmp_path)
+
+
+def test_only_this_saves_own_weights_go(tmp_path):
+    model = kh.insert(live_model(), "kha-mlp")
+    kept = ["model.bf16.safetensors", "model_backup.safetensors"]
+    for name in [*kept, "model-00001-of-00002.safetensors"]:
+        (tmp_path / name).write_bytes(b"of somebody")
+    model.save_pretrained(tmp_path)
+    names = {file.name for file in tmp_path.iterdir()}
+    assert {*kept, "model.safetensors"} <= names
+    assert "model-00001-of-00002.safetensors" not in names
+    model.save_pretrained(tmp_path, variant="fp16")
+    assert (tmp_path / "model.safetensors").exists() and (tmp_path / "model.fp16.safetensors").exists()
+
+
+def test_a_model_folded_through_a_wrapper_is_saved_plain(tmp_path):
+    model = kh.insert(live_model(), "kha-linear")
+    kh.fold(torch.nn.ModuleList([model]))
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "qwen3"
+
+
+def test_dense_layers_between_experts_have_no_form(tmp_path):
+    model = kh.insert(live_model("qwen3_moe", mlp_only_layers=[1]), "kha-mlp")
+    with pytest.raises(kh.KhaError, match="dense layers between layers of experts"):
+        model.save_pretrained(tmp_path)
+    assert not list(tmp_path.iterdir())

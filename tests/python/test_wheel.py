@@ -150,6 +150,9 @@ def test_two_steps_of_training_on_parquet(beside, tiny_text):
         ("report", 0, "usage: kha report"),
         ("tokenizer-peer", 2, "kha-tokenizer-peer: DIR"),
         ("hf-peer", 2, "kha-hf-peer: MODEL"),
+        ("gguf-export", 0, "usage: kha-gguf-export"),
+        ("gguf-peer", 2, "kha-gguf-peer: "),
+        ("harness", 0, "usage: kha harness"),
     ],
 )
 def test_companions_start_from_the_program(beside, name, code, words):

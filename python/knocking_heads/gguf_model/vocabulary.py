@@ -106,7 +106,12 @@ def around(file: dict) -> dict[str, str | None]:
     steps = post.get("processors", [post])
     found = {"bos": None, "eos": None}
     for step in steps:
-        parts = step.get("single", []) if step.get("type") == "TemplateProcessing" else []
+        kind = step.get("type")
+        if kind in ("RobertaProcessing", "BertProcessing"):
+            found = {"bos": step["cls"][0], "eos": step["sep"][0]}
+        elif kind not in (None, "ByteLevel", "TemplateProcessing"):
+            refuse("what this puts around a text is not known", "post_processor", kind)
+        parts = step.get("single", []) if kind == "TemplateProcessing" else []
         text = next((i for i, part in enumerate(parts) if "Sequence" in part), None)
         for i, part in enumerate(parts):
             if "SpecialToken" not in part:

@@ -1,5 +1,6 @@
 """A resident kha-engine that scores and continues token sequences; one JSON object a line."""
 
+import contextlib
 import json
 import subprocess
 from pathlib import Path
@@ -11,15 +12,13 @@ class Engine:
     """``kha-engine score MODEL`` as a child; its first line holds facts about the model."""
 
     def __init__(self, program: Path, model: str):
-        if not program.is_file():
-            raise UserError("kha harness needs kha-engine, which is not installed beside it",
-                            where=str(program), next="make build")
         self._child = subprocess.Popen([program, "score", model], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, text=True, encoding="utf-8")
         self.facts = self._read()
 
     def close(self) -> None:
-        self._child.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it ended before us; its exit code says why
+            self._child.stdin.close()
         self._child.wait()
 
     def _read(self) -> dict:

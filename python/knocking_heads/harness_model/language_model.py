@@ -49,7 +49,9 @@ class EngineLM(TemplateLM):
         if self.begin is not None:
             return (f"begin mark {self.begin} in front of every text and every rolling window, "
                     "as tokenizer.json puts it")
-        return (f"no begin mark, as tokenizer.json puts none; end mark {self.prefix_token_id} "
+        if self.eot_token_id < 0:
+            return "no begin mark, as tokenizer.json puts none, and no end mark"
+        return (f"no begin mark, as tokenizer.json puts none; end mark {self.eot_token_id} "
                 "in front of a text without context")
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None,

@@ -221,7 +221,9 @@ void read_experts(ObjectReader& in, const std::string& type, bool kha, ModelConf
     for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
       if (!in.find(key)) continue;
       in.refuse("experts are not supported in a model of type `" + type + "`",
-                std::string("no `") + key + "`, or model_type `qwen3_moe` or `glm4_moe`",
+                std::string("no `") + key +
+                    "`, or a model_type with experts: `qwen3_moe`, `glm4_moe`, "
+                    "`deepseek_v2`, `deepseek_v3`",
                 in.find(key)->dump());
     }
     in.ignore({"num_experts_per_tok"});

@@ -158,7 +158,7 @@ void refuse_unsupported(ObjectReader& in) {
     fail({.what = "the weights of this model are quantised, which is not supported",
           .where = in.where(),
           .expected = "weights of float32, bfloat16 or float16, and no `quantization_config`",
-          .found = quantised->value("quant_method", quantised->dump().substr(0, 80)),
+          .found = quantised->dump().substr(0, 80),
           .next = "take the release in bfloat16, or convert the weights with the tools of the "
                   "model's authors"});
   }

@@ -187,7 +187,10 @@ void validate_rotary(const ModelConfig& c, const std::string& where) {
                  "a number of at least 1");
   if (s.kind == "linear") return;
   const auto original = static_cast<double>(s.original_max_position_embeddings);
-  require_number(original >= 1, where, "original_max_position_embeddings", original, "at least 1");
+  // Of 1 the amplitude that longrope takes by default is infinite.
+  const double least = s.kind == "longrope" && s.attention_factor == 0 ? 2 : 1;
+  require_number(original >= least, where, "original_max_position_embeddings", original,
+                 fmt::format("at least {}", least));
   require_number(s.attention_factor >= 0, where, "attention_factor", s.attention_factor, "above 0");
   if (s.kind == "llama3") {
     require_number(s.low_freq_factor > 0, where, "low_freq_factor", s.low_freq_factor, "above 0");

@@ -52,7 +52,8 @@ void centre(std::span<double> bias) {
 
 void centre_selection_biases(const ModelConfig& c, std::map<std::string, TensorEdit>& edits,
                              std::vector<std::string>& changes) {
-  if (!c.experts.selection_bias()) return;
+  // Older releases of transformers fill closed groups with 0, below which a shifted score may fall.
+  if (!c.experts.selection_bias() || c.experts.groups > 1) return;
   for (int64_t layer = c.experts.first_dense; layer < c.num_hidden_layers; ++layer) {
     append(edits, feed_forward_prefix(layer) + "gate.e_score_correction_bias", centre);
   }

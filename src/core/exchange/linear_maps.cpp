@@ -18,6 +18,7 @@ ModelConfig without_linear_maps(ModelConfig config) {
 }
 
 std::string name_in_config(DType dtype) {
+  if (dtype == DType::f64) return "float64";
   return dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
 }
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
         .where = where.string(),
         .expected = expected,
         .found = found,
-        .cause = "the disk, its driver or the memory returned other bytes",
+        .cause = "another program changed it, or the disk or the memory returned other bytes",
         .next = "nothing was kept; write to another disk"});
 }
 

@@ -51,8 +51,9 @@ bool scored_as_selected(const Json& value, const Json& config) {
 
 // Its own formula, from mscale (1 if absent) and mscale_all_dim (0).
 bool deepseek_amplitude(const Json& value, const Json& config) {
-  const Json& rope = config.at("rope_parameters");
-  if (value.is_null() || rope.value("rope_type", Json()) != "yarn") return true;
+  const Json rope = config.value("rope_parameters", Json::object());
+  if (value.is_null() || !rope.is_object() || rope.value("rope_type", Json()) != "yarn")
+    return true;
   const auto real = [&](const char* key, double absent) {
     const auto entry = rope.find(key);
     return entry != rope.end() && entry->is_number() ? entry->get<double>() : absent;

@@ -34,9 +34,9 @@ bool any_has(const std::vector<std::string>& names, const std::string& part) {
 }
 
 // One more than the largest number behind `mark` in a name.
-int64_t numbered(const ModelFiles& files, const std::string& mark) {
+int64_t numbered(const std::vector<std::string>& names, const std::string& mark) {
   int64_t count = 0;
-  for (const std::string& name : files.names()) {
+  for (const std::string& name : names) {
     const auto found = name.find(mark);
     if (found == std::string::npos) continue;
     int64_t number = -1;
@@ -47,14 +47,14 @@ int64_t numbered(const ModelFiles& files, const std::string& mark) {
 }
 
 // Why the names differ, where the names themselves tell.
-std::string cause_of(const std::vector<std::string>& names, const ModelFiles& files,
+std::string cause_of(const std::vector<std::string>& names, const std::vector<std::string>& of_file,
                      const ModelConfig& config) {
-  const int64_t layers = numbered(files, "model.layers.");
+  const int64_t layers = numbered(of_file, "model.layers.");
   if (layers != config.num_hidden_layers) {
     return fmt::format("the file has {} layers, config.json says {}", layers,
                        config.num_hidden_layers);
   }
-  const int64_t experts = numbered(files, ".mlp.experts.");
+  const int64_t experts = numbered(of_file, ".mlp.experts.");
   if (experts != config.experts.count) {
     return fmt::format("the file has {} experts in a layer, config.json says {}", experts,
                        config.experts.count);
@@ -114,6 +114,15 @@ class Checker {
            files_.find(fmt::format("{}{}.eh_proj.weight", mark, layer)) != nullptr;
   }
 
+  // Of the file, but those of layers that are not the model's.
+  std::vector<std::string> read_names() const {
+    std::vector<std::string> names;
+    for (const auto& name : files_.names()) {
+      if (!is_of_predictor(name)) names.push_back(name);
+    }
+    return names;
+  }
+
   void tell_predictor() {
     check_.warnings.push_back(fmt::format(
         "{} tensors of layers behind the last predict further tokens (multi-token prediction): "
@@ -156,7 +165,7 @@ class Checker {
                               listed(missing), hint),
           .where = where_,
           .found = unexpected.empty() ? "" : "instead: " + listed(unexpected),
-          .cause = cause_of(missing, files_, config_),
+          .cause = cause_of(missing, read_names(), config_),
           .next = "use the config.json that was saved with these weights"});
   }
 
@@ -166,7 +175,7 @@ class Checker {
                           names.size() == 1 ? "a tensor" : fmt::format("{} tensors", names.size()),
                           listed(names)),
           .where = files_.file_of(names.front()).string(),
-          .cause = cause_of(names, files_, config_),
+          .cause = cause_of(names, read_names(), config_),
           .next = "use the config.json that was saved with these weights"});
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -29,7 +30,10 @@ void on_threads(int threads, const std::function<void()>& work) {
     }
   };
   std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(guarded);
+  try {
+    for (int i = 1; i < threads; ++i) others.emplace_back(guarded);
+  } catch (const std::system_error&) {  // no more threads to be had: those there are do the work
+  }
   guarded();
   for (std::thread& other : others) other.join();
   if (first) std::rethrow_exception(first);

@@ -15,7 +15,7 @@ void say(const char* text) {
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
-// Nothing but write and _exit: those are allowed here.
+// Calls only what a signal handler may call.
 void on_missing_page(int, siginfo_t* info, void*) {
   const char* file = file_mapped_at(info->si_addr);
   if (file == nullptr) {
@@ -26,7 +26,8 @@ void on_missing_page(int, siginfo_t* info, void*) {
   say("error: a file became shorter while it was read\n  where:    ");
   say(file);
   say("\n  cause:    another program cut or replaced its content, or its disk cannot be read\n"
-      "  next:     restore the file and run it again; nothing was written under a final name\n");
+      "  next:     restore the file and run it again; what was being written is under a hidden "
+      "name\n");
   ::_exit(static_cast<int>(ExitCode::bad_input));
 }
 

@@ -71,6 +71,7 @@ void NewFolder::put_under_name(const fs::path& written) const {
   if (!rename(RENAME_NOREPLACE)) {
     if (errno == EEXIST) fail_taken(name_);
     const bool unknown_flag = errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
+    if (unknown_flag) require_free(name_);  // without the flag a file would be replaced
     if (!unknown_flag || !rename(0)) fail_folder("cannot rename " + written.string(), name_, errno);
   }
   sync_folder(name_.parent_path());

@@ -3,10 +3,12 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
+#include "kha/core/error.h"
 #include "model/decoder.h"
 #include "model/generate/next_logits.h"
 #include "model/generate/one_text.h"
@@ -116,6 +118,13 @@ std::vector<GenerateResult> generate_batch(const LoadedModel& model,
                                            const std::vector<std::vector<std::int64_t>>& prompts,
                                            const GenerateOptions& options) {
   const at::NoGradGuard no_grad;
+  if (prompts.size() > 1 && model.config.rotary_scaling.depends_on_length()) {
+    fail({.what = "several texts at once cannot be generated with this model",
+          .expected = "one prompt, where rotary frequencies follow the length of the text",
+          .found = fmt::format("{} prompts, rotary scaling `{}`", prompts.size(),
+                               model.config.rotary_scaling.kind),
+          .next = "kha generate MODEL --prompt TEXT, one text after the other"});
+  }
   std::vector<OneText> texts = begin_texts(model, prompts, options);
   std::vector<GenerateResult> results;
   const auto all_ended = [&] {

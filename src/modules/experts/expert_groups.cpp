@@ -47,7 +47,7 @@ void for_each_group(const Assignment& assignment, bool on_cpu, const Work& work)
     const Group* const last = std::find_if(begin, end, alone);
     if (last > begin) share(begin, last, work);
     if (last < end) work(*last);
-    begin = std::min(last + 1, end);
+    begin = last < end ? last + 1 : end;
   }
 }
 

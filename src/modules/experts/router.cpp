@@ -119,7 +119,8 @@ class RouterWeights : public torch::autograd::Function<RouterWeights> {
   }
 };
 
-// -inf outside a token's best groups: of softmax scores the largest counts, else the sum of two.
+}  // namespace
+
 Tensor within_groups(const Tensor& scores, const ExpertConfig& e) {
   const Tensor grouped = scores.unflatten(1, {e.groups, e.count / e.groups});
   const Tensor best =
@@ -129,6 +130,8 @@ Tensor within_groups(const Tensor& scores, const ExpertConfig& e) {
                             .unsqueeze(2);
   return grouped.masked_fill(closed, -std::numeric_limits<double>::infinity()).flatten(1);
 }
+
+namespace {
 
 Tensor counts_of(const Tensor& chosen, const Tensor& text, int64_t experts) {
   const Tensor counted = text.defined() ? chosen.index({text}) : chosen;

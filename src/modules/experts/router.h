@@ -24,6 +24,10 @@ struct Routing {
   at::Tensor weights_Nk;  // float32 (float64 for float64), differentiable
 };
 
+// -inf outside a token's best groups: of softmax scores the largest counts, else the sum of two.
+// scores: [N, E] -> [N, E].
+at::Tensor within_groups(const at::Tensor& scores, const ExpertConfig& experts);
+
 class Router {
  public:
   // Takes `prefix`gate.weight and, of a sigmoid router, gate.e_score_correction_bias
