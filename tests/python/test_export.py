@@ -107,7 +107,11 @@ def test_a_sigmoid_router_is_glm4_moe_with_a_shared_expert_of_zeros(kha, tmp_pat
     for name, value in tensors.items():
         assert ("shared_experts" in name) == (not value.any()), name
         if name.endswith("e_score_correction_bias"):
-            assert value.dtype == torch.float32 and value.mean().abs() < 1e-6
+            # Shifted where nothing but other experts is beside them: closed groups are 0 somewhere.
+            own = load_file(tmp_path / "in/model.safetensors")[name]
+            shift = 0 if ROUTED[shape].get("n_group", 1) > 1 else own.double().mean()
+            assert value.dtype == torch.float32
+            assert torch.allclose(value.double(), own.double() - shift, rtol=0, atol=1e-6)
     check_parity(kha, tmp_path / "in", tmp_path / "out", tmp_path)
     check_parity(kha, tmp_path / "out", tmp_path / "out", tmp_path)
 

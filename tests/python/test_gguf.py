@@ -62,8 +62,13 @@ def test_every_tensor_is_that_of_the_plain_model(kha, tmp_path, family):
             wanted[:rows] *= math.sqrt(1e-3 / 1e-6)
         assert kind == "F32"
         check_values(values, wanted, kind, name)
+    embedding, head = source["model.embed_tokens.weight"], source.get("lm_head.weight")
+    copied = head is not None and np.array_equal(head, embedding)
+    assert ("output.weight" in tensors) == (head is not None and not copied)
+    if copied:
+        del source["lm_head.weight"]
     assert sum(values.size for _, values in tensors.values()) == sum(
-        value.size for value in source.values())  # nothing left out
+        value.size for value in source.values())  # nothing else left out
     count = len(tensors) + (factors is not None)
     assert f"{count} tensors ({count} in F32)" in text
     assert f"{(tmp_path / 'out.gguf').stat().st_size} bytes" in text
