@@ -94,6 +94,7 @@ void choose_experts_for(const std::string& key, RunConfig& config) {
   e.count = std::max<int64_t>(e.count, 4);
   e.active = std::max<int64_t>(e.active, 2);
   e.width = std::max<int64_t>(e.width, 8);
+  e.groups = std::max(e.groups, e.open_groups);
 }
 
 TEST(RunConfig, EveryFieldReadsBackAsWritten) {
