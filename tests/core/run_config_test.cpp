@@ -114,6 +114,18 @@ TEST(RunConfig, EveryFieldReadsBackAsWritten) {
   }
 }
 
+// toml++ asserts in these places instead of refusing.
+TEST(RunConfig, KeysThatAreNoneAreRefusedInWords) {
+  for (const char* text : {"[!model]\nhidden_size = 32\n", "[model]\n!a = 1\n", "[model.!]\n"}) {
+    try {
+      parse(text);
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("this is not TOML"), std::string::npos) << text;
+    }
+  }
+}
+
 TEST(RunConfig, DefaultsReadBackAndNameEveryKey) {
   const RunConfig config = parse(to_toml(RunConfig{}));
   EXPECT_EQ(values_of(config), values_of(RunConfig{}));

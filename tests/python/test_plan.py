@@ -145,7 +145,7 @@ SHAPES = {
     "maps on activations": {**ODD, "knock.setting": "kha-linear", "knock.plan": "activation"},
     "latents": {**ODD, **LATENTS, "model.query_latent": 80, "knock.setting": "kha-linear"},
     "several latents": {**ODD, **LATENTS, "model.attention": "gla", "model.latent_heads": 3, "model.kv_latent": 16,
-                        "train.recompute": "layer"},
+                        "train.recompute": "layer", "knock.setting": "kha-linear-v"},
     "tied": {**ODD, "model.attention": "gta", "model.rope_head_dim": 8},
     "talking": {**ODD, "model.attention": "talking", "train.accumulate": 3},
     "collaborative": {**ODD, "model.attention": "collaborative", "model.num_key_value_heads": 6,

@@ -180,6 +180,10 @@ toml::table parse_table(const std::string& text, const std::string& where) {
   } catch (const toml::parse_error& error) {
     fail({.what = "this is not TOML: " + std::string(error.description()),
           .where = at_line(where, error.source())});
+  } catch (const std::logic_error&) {  // an assertion of the parser (third_party/tomlplusplus.cpp)
+    fail({.what = "this is not TOML: a key or the name of a table is not one",
+          .where = where,
+          .expected = "letters, digits, _ and -, anything else in quotes"});
   }
 }
 
@@ -193,7 +197,7 @@ toml::table table_of_set(const std::string& set, const std::string& where) {
   const std::string key = set.substr(0, equals), value = set.substr(equals + 1);
   try {
     return toml::parse(key + " = " + value);
-  } catch (const toml::parse_error&) {
+  } catch (const std::exception&) {  // a text without quotes, or nothing of TOML, which is said
     return parse_table(key + " = " + quoted(value), where);
   }
 }
