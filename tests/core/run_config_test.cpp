@@ -126,6 +126,21 @@ TEST(RunConfig, KeysThatAreNoneAreRefusedInWords) {
   }
 }
 
+TEST(RunConfig, LettersBeyondAsciiStandInQuotesAndComments) {
+  const RunConfig config =
+      parse("# \u00e4 '\"\n[data]\npaths = [\"\u00e4\", '\u0259', \"\\\"\u00f6\"]\n");
+  EXPECT_EQ(config.data.paths, (std::vector<std::string>{"\u00e4", "\u0259", "\"\u00f6"}));
+  EXPECT_EQ(parse("[run]\nname = \"\"\"a\u00e4\"\"\"\n").run.name, "a\u00e4");
+  for (const char* text : {"[m\u00e4del]\n", "[run]\n\u0259 = 1\n", "[run]\nname = \u00e4\n"}) {
+    try {
+      parse(text);
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("a letter beyond ASCII"), std::string::npos) << text;
+    }
+  }
+}
+
 TEST(RunConfig, DefaultsReadBackAndNameEveryKey) {
   const RunConfig config = parse(to_toml(RunConfig{}));
   EXPECT_EQ(values_of(config), values_of(RunConfig{}));

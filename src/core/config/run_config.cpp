@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/config/apply_set.h"
+#include "core/config/bare_letters.h"
 #include "core/config/field_text.h"
 #include "core/config/named_settings.h"
 #include "core/config/open_tables.h"
@@ -175,6 +176,12 @@ void apply_table(RunConfig& config, const toml::table& table, const std::string&
 }
 
 toml::table parse_table(const std::string& text, const std::string& where) {
+  if (const auto at = bare_letter_beyond_ascii(text)) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<long>(*at), '\n');
+    fail({.what = "this is not TOML: a letter beyond ASCII stands outside quotes",
+          .where = fmt::format("{}, line {}", where, line),
+          .next = "put the key or the text in quotes"});
+  }
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
@@ -195,9 +202,11 @@ toml::table table_of_set(const std::string& set, const std::string& where) {
           .expected = "for example --set train.steps=200"});
   }
   const std::string key = set.substr(0, equals), value = set.substr(equals + 1);
+  // A text without quotes, or nothing of TOML, which is said.
+  if (bare_letter_beyond_ascii(value)) return parse_table(key + " = " + quoted(value), where);
   try {
     return toml::parse(key + " = " + value);
-  } catch (const std::exception&) {  // a text without quotes, or nothing of TOML, which is said
+  } catch (const std::exception&) {
     return parse_table(key + " = " + quoted(value), where);
   }
 }
