@@ -7,12 +7,11 @@
 
 #include "core/exchange/architecture_edits.h"
 #include "core/exchange/exported_config.h"
+#include "core/exchange/exported_folder.h"
 #include "core/exchange/linear_maps.h"
-#include "core/exchange/read_back.h"
 #include "core/exchange/sharded_weights.h"
 #include "core/exchange/vllm_rules.h"
 #include "core/surgery/new_folder.h"
-#include "core/surgery/side_files.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/checkpoint_store.h"
 #include "kha/core/parameter_table.h"
@@ -125,14 +124,8 @@ ExportReport export_to_hugging_face(const fs::path& in, const fs::path& out,
   report.rounded = std::any_of(tensors.begin(), tensors.end(),
                                [&](const auto& tensor) { return rounds(files, tensor); });
   NewFolder folder(out);
-  const WrittenWeights written =
-      write_sharded_weights(files, tensors, options.shard_size, folder.folder());
-  report.files = written.files.size();
-  report.bytes = written.bytes;
-  report.left_out = copy_side_files(in, folder.folder(), /*model_code=*/false).left_out;
-  write_settings(folder.folder(), report.model, exported_config_json(report.model));
-  read_back(folder.folder(), tensors, written);
-  report.checks.push_back("read back: names, shapes, types and checksums are those written");
+  write_exported_folder(in, files, tensors, options, exported_config_json(report.model),
+                        folder.folder(), report);
   tell_vllm(folder.folder(), report);
   folder.commit();
   return report;

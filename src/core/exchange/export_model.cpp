@@ -1,12 +1,11 @@
 // Which of the two forms a model is exported in, and the form with a model file.
 #include <algorithm>
 
+#include "core/exchange/exported_folder.h"
 #include "core/exchange/linear_maps.h"
 #include "core/exchange/model_file.h"
-#include "core/exchange/read_back.h"
 #include "core/exchange/sharded_weights.h"
 #include "core/surgery/new_folder.h"
-#include "core/surgery/side_files.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/checkpoint_store.h"
 #include "kha/core/error.h"
@@ -55,15 +54,9 @@ ExportReport export_with_model_file(const fs::path& in, const fs::path& out,
     return tensor.spec.dtype != files.at(tensor.spec.name).dtype;
   });
   NewFolder folder(out);
-  const WrittenWeights written =
-      write_sharded_weights(files, tensors, options.shard_size, folder.folder());
-  report.files = written.files.size();
-  report.bytes = written.bytes;
-  report.left_out = copy_side_files(in, folder.folder(), /*model_code=*/false).left_out;
-  write_settings(folder.folder(), report.model, config_json_with_model_file(report.model));
   write_model_file(folder.folder());
-  read_back(folder.folder(), tensors, written);
-  report.checks.push_back("read back: names, shapes, types and checksums are those written");
+  write_exported_folder(in, files, tensors, options, config_json_with_model_file(report.model),
+                        folder.folder(), report);
   folder.commit();
   return report;
 }
