@@ -118,7 +118,7 @@ def test_attention_backends_agree(model_of, system):
     assert (eager - sdpa)[seen].abs().max() < 1e-10
 
 
-@pytest.mark.skipif("KHA_SLOW_TESTS" not in os.environ, reason="compiles for minutes")
+@pytest.mark.skipif("KHA_SLOW_TESTS" not in os.environ, reason="compiles for minutes, and torch 2.11's kernel may end the process")
 def test_flex_attention_agrees(folder_of):
     """In float32 and with heads of 16 channels: it knows neither float64 nor narrower heads."""
     ids = torch.tensor([IDS[:32]])
