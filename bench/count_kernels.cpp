@@ -79,6 +79,16 @@ void run_few_rows(const kha::CpuKernels& k, const Maps& maps) {
   k.few_mlp(input, few, dim, map, y.get(), workspace.get());
 }
 
+void run_expert_rows(const kha::CpuKernels& k, const float* x, const float* grad, float* y,
+                     float* second) {
+  const Floats third = floats(rows * dim), weights = floats(rows), dweights = floats(rows);
+  const kha::WeightedGates gates{x, grad, weights.get(), rows, dim};
+  k.weighted_swiglu(gates, y);
+  k.weighted_swiglu_backward(grad, gates, {y, second, third.get(), dweights.get()});
+  const std::int64_t places[few] = {2, 0, 1};
+  k.add_rows(grad, places, few, dim, y);
+}
+
 void run_layers(const kha::CpuKernels& k) {
   const Floats x = floats(rows * dim), grad = floats(rows * dim), weight = floats(dim);
   const Floats y = floats(rows * dim), second = floats(rows * dim), dweight = floats(dim);
@@ -93,6 +103,7 @@ void run_layers(const kha::CpuKernels& k) {
   k.norm_rope_backward(gradient, input, all, dim, weight.get(), eps, table, y.get(), dweight.get());
   k.swiglu(input, gradient, all, dim, y.get());
   k.swiglu_backward(gradient, input, gradient, all, dim, y.get(), second.get());
+  run_expert_rows(k, x.get(), grad.get(), y.get(), second.get());
 }
 
 void run_head_loss(const kha::CpuKernels& k) {

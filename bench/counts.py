@@ -71,7 +71,8 @@ def only_kernels(found):
     """Without what the kernels call and what only gives sizes."""
     return {name: count for name, count in sorted(found.items())
             if name.startswith(("knock_", "few_", "pack", "sum_partials", "rms_norm", "norm_rope",
-                                "swiglu", "head_loss"))
+                                "swiglu", "weighted_swiglu", "add_rows",
+                                "head_loss"))
             and not name.endswith("_size")}
 
 

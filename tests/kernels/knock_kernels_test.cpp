@@ -6,10 +6,7 @@
 
 #include <cstring>
 
-// The kernels with 16 lanes in plain loops (vector_of_16.h).
-namespace kha::cpu::lanes16 {
-extern const CpuKernels kernels;
-}
+#include "kernels/every_set.h"
 
 namespace kha::test {
 namespace {
@@ -38,27 +35,7 @@ std::string name_of(const Shape& s) {
          ", pieces of " + std::to_string(s.piece);
 }
 
-// A set's kernels by the name that tests give it; none where the processor lacks its instructions.
-struct NamedKernels {
-  std::string name;
-  const CpuKernels* kernels;
-};
-
-std::vector<NamedKernels> all_kernels() {
-  std::vector<NamedKernels> all{{"lanes16", &cpu::lanes16::kernels}};
-  for (InstructionSet set : all_instruction_sets) {
-    all.push_back({std::string(to_string(set)), is_usable(set) ? &cpu_kernels(set) : nullptr});
-  }
-  return all;
-}
-
-class Kernels : public testing::TestWithParam<NamedKernels> {
- protected:
-  void SetUp() override {
-    if (!GetParam().kernels) GTEST_SKIP() << "this processor has no " << GetParam().name;
-  }
-  const CpuKernels& kernels() const { return *GetParam().kernels; }
-};
+class Kernels : public EverySet {};
 
 Results matrices_for(Kind kind, std::int64_t dim, std::mt19937& engine) {
   Results matrices;

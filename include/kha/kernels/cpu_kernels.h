@@ -57,6 +57,24 @@ struct Rotation {
   std::int64_t heads = 1;
 };
 
+// Products of an expert's gate and up for its rows, [rows, width] each, and the router's weight of
+// each row.
+struct WeightedGates {
+  const float* gate = nullptr;
+  const float* up = nullptr;
+  const float* weights = nullptr;
+  std::int64_t rows = 0, width = 0;
+};
+
+// What the backward pass of one makes: y again, [rows, width], and the gradients of gate, up and
+// weights.
+struct WeightedGateGradients {
+  float* y = nullptr;
+  float* gate = nullptr;
+  float* up = nullptr;
+  float* weights = nullptr;
+};
+
 struct CpuKernels {
   InstructionSet set;
   std::int64_t lanes;  // float32 values a vector
@@ -134,6 +152,14 @@ struct CpuKernels {
   void (*swiglu)(HeadRows gate, HeadRows up, RowRange range, std::int64_t width, float* y);
   void (*swiglu_backward)(HeadRows grad, HeadRows gate, HeadRows up, RowRange range,
                           std::int64_t width, float* dgate, float* dup);
+
+  // y_r = weights_r silu(gate_r) * up_r, [rows, width] of adjacent rows; grad is that of y.
+  void (*weighted_swiglu)(const WeightedGates& gates, float* y);
+  void (*weighted_swiglu_backward)(const float* grad, const WeightedGates& gates,
+                                   const WeightedGateGradients& gradients);
+  // sum[places[i]] += rows[i] for `count` adjacent rows of `width` values, in their order.
+  void (*add_rows)(const float* rows, const std::int64_t* places, std::int64_t count,
+                   std::int64_t width, float* sum);
 };
 
 // The kernels of a usable set (is_usable); of another set the scalar ones.

@@ -20,6 +20,11 @@ void norm_rope_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t 
 void swiglu(HeadRows gate, HeadRows up, RowRange range, std::int64_t width, float* y);
 void swiglu_backward(HeadRows grad, HeadRows gate, HeadRows up, RowRange range, std::int64_t width,
                      float* dgate, float* dup);
+void weighted_swiglu(const WeightedGates& gates, float* y);
+void weighted_swiglu_backward(const float* grad, const WeightedGates& gates,
+                              const WeightedGateGradients& gradients);
+void add_rows(const float* rows, const std::int64_t* places, std::int64_t count, std::int64_t width,
+              float* sum);
 
 std::int64_t packed_size(std::int64_t dim);
 std::int64_t partial_size(std::int64_t dim);

@@ -1,4 +1,5 @@
-// SwiGLU: y = silu(gate) * up, and both gradients in one pass.
+// SwiGLU: y = silu(gate) * up, and both gradients in one pass; the same with a weight a row, as an
+// expert's tokens have, and the sum of their results.
 #include "kernels/cpu/simd/block.h"
 #include "kernels/cpu/simd/exponential.h"
 #include "kernels/cpu/simd/kernels.h"
@@ -7,17 +8,44 @@
 namespace kha::cpu::KHA_SET {
 namespace {
 
+// silu(g) = g s with s = sigmoid(g), and its slope s (1 + g (1 - s)).
+struct Silu {
+  Vector value, slope;
+};
+
+KHA_INLINE Silu silu(Vector g) {
+  const Vector s = sigmoid(g);
+  return {mul(g, s), mul(s, fma(g, sub(all(1.0f), s), all(1.0f)))};
+}
+
 struct Slopes {
   Vector gate, up;
 };
 
-KHA_INLINE Vector value(Vector g, Vector u) { return mul(mul(g, sigmoid(g)), u); }
+KHA_INLINE Vector value(Vector g, Vector u) { return mul(silu(g).value, u); }
 
-// dsilu/dg = s (1 + g (1 - s))
-KHA_INLINE Slopes slopes(Vector grad, Vector g, Vector u) {
-  const Vector s = sigmoid(g);
-  const Vector slope = mul(s, fma(g, sub(all(1.0f), s), all(1.0f)));
-  return {mul(mul(grad, u), slope), mul(grad, mul(g, s))};
+KHA_INLINE Slopes slopes(Vector grad, Silu own, Vector u) {
+  return {mul(mul(grad, u), own.slope), mul(grad, own.value)};
+}
+
+// As many values as a vector takes, or a row's last `count`.
+KHA_INLINE Vector load_up_to(const float* x, std::int64_t count) {
+  return count == lanes ? load(x) : load_first(x, count);
+}
+KHA_INLINE void store_up_to(float* to, Vector value, std::int64_t count) {
+  if (count == lanes) {
+    store(to, value);
+  } else {
+    store_first(to, value, count);
+  }
+}
+
+// Calls step(i, count) for the vectors of [first, first + width): whole ones, and what is left.
+template <class Step>
+KHA_INLINE void for_vectors(std::int64_t first, std::int64_t width, const Step& step) {
+  std::int64_t i = first;
+  for (; i + lanes <= first + width; i += lanes) step(i, lanes);
+  if (i < first + width) step(i, first + width - i);
 }
 
 }  // namespace
@@ -26,11 +54,10 @@ void swiglu(HeadRows gate, HeadRows up, RowRange range, std::int64_t width, floa
   for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
     const float *g = row_of(gate, row), *u = row_of(up, row);
     float* to = y + row * width;
-    std::int64_t i = 0;
-    for (; i + lanes <= width; i += lanes) store(to + i, value(load(g + i), load(u + i)));
-    if (i == width) continue;
-    const std::int64_t left = width - i;
-    store_first(to + i, value(load_first(g + i, left), load_first(u + i, left)), left);
+    for_vectors(
+        0, width, [&](std::int64_t i, std::int64_t count) __attribute__((always_inline)) {
+          store_up_to(to + i, value(load_up_to(g + i, count), load_up_to(u + i, count)), count);
+        });
   }
 }
 
@@ -39,18 +66,57 @@ void swiglu_backward(HeadRows grad, HeadRows gate, HeadRows up, RowRange range, 
   for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
     const float *d = row_of(grad, row), *g = row_of(gate, row), *u = row_of(up, row);
     float *to_gate = dgate + row * width, *to_up = dup + row * width;
-    std::int64_t i = 0;
-    for (; i + lanes <= width; i += lanes) {
-      const Slopes both = slopes(load(d + i), load(g + i), load(u + i));
-      store(to_gate + i, both.gate);
-      store(to_up + i, both.up);
-    }
-    if (i == width) continue;
-    const std::int64_t left = width - i;
-    const Slopes both =
-        slopes(load_first(d + i, left), load_first(g + i, left), load_first(u + i, left));
-    store_first(to_gate + i, both.gate, left);
-    store_first(to_up + i, both.up, left);
+    for_vectors(
+        0, width, [&](std::int64_t i, std::int64_t count) __attribute__((always_inline)) {
+          const Silu own = silu(load_up_to(g + i, count));
+          const Slopes both = slopes(load_up_to(d + i, count), own, load_up_to(u + i, count));
+          store_up_to(to_gate + i, both.gate, count);
+          store_up_to(to_up + i, both.up, count);
+        });
+  }
+}
+
+void weighted_swiglu(const WeightedGates& in, float* y) {
+  for (std::int64_t row = 0; row < in.rows; ++row) {
+    const Vector weight = all(in.weights[row]);
+    for_vectors(
+        row * in.width,
+        in.width, [&](std::int64_t i, std::int64_t count) __attribute__((always_inline)) {
+          const Vector own = value(load_up_to(in.gate + i, count), load_up_to(in.up + i, count));
+          store_up_to(y + i, mul(own, weight), count);
+        });
+  }
+}
+
+void weighted_swiglu_backward(const float* grad, const WeightedGates& in,
+                              const WeightedGateGradients& to) {
+  for (std::int64_t row = 0; row < in.rows; ++row) {
+    const Vector weight = all(in.weights[row]);
+    Vector sum = zero();
+    for_vectors(
+        row * in.width,
+        in.width, [&](std::int64_t i, std::int64_t count) __attribute__((always_inline)) {
+          const Vector d = load_up_to(grad + i, count), u = load_up_to(in.up + i, count);
+          const Silu gate = silu(load_up_to(in.gate + i, count));
+          const Vector own = mul(gate.value, u);
+          const Slopes both = slopes(mul(d, weight), gate, u);
+          sum = fma(d, own, sum);
+          store_up_to(to.y + i, mul(own, weight), count);
+          store_up_to(to.gate + i, both.gate, count);
+          store_up_to(to.up + i, both.up, count);
+        });
+    to.weights[row] = sum_of_lanes(sum);
+  }
+}
+
+void add_rows(const float* rows, const std::int64_t* places, std::int64_t count, std::int64_t width,
+              float* sum) {
+  for (std::int64_t row = 0; row < count; ++row, rows += width) {
+    float* const to = sum + places[row] * width;
+    for_vectors(
+        0, width, [&](std::int64_t i, std::int64_t left) __attribute__((always_inline)) {
+          store_up_to(to + i, add(load_up_to(to + i, left), load_up_to(rows + i, left)), left);
+        });
   }
 }
 

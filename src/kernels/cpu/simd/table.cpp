@@ -39,6 +39,9 @@ constinit const CpuKernels kernels{
     .norm_rope_backward = norm_rope_backward,
     .swiglu = swiglu,
     .swiglu_backward = swiglu_backward,
+    .weighted_swiglu = weighted_swiglu,
+    .weighted_swiglu_backward = weighted_swiglu_backward,
+    .add_rows = add_rows,
 };
 
 }  // namespace kha::cpu::KHA_SET
