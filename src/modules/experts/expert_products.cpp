@@ -5,12 +5,12 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kha/ops/layers.h"
 #include "modules/experts/expert_groups.h"
 #include "modules/experts/grouped_products.h"
 #include "modules/experts/matrix_gradient.h"
 #include "modules/experts/products_by_path.h"
 #include "modules/experts/token_rows.h"
+#include "modules/experts/weighted_gate.h"
 
 namespace kha {
 namespace {
@@ -42,7 +42,7 @@ Tensor products_by_group(const Tensor& x, const Tensor& weights, const Assignmen
     const Tensor gate =
         kept ? product_into(group.of(kept->gate_Mf), own, gate_fd) : own.mm(gate_fd.t());
     const Tensor up = kept ? product_into(group.of(kept->up_Mf), own, up_fd) : own.mm(up_fd.t());
-    const Tensor inner = ops::swiglu(gate, up).mul_(group.of(pair_weight).unsqueeze(1));
+    const Tensor inner = weighted_swiglu(gate, up, group.of(pair_weight));
     sum.add(group.place, tokens, inner.mm(m.down_Edf.select(0, group.expert).t()));
   });
   return sum.result();
@@ -117,17 +117,12 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
 
     void add(const Group& group) {
       const Tensor tokens = group.of(assignment_.tokens_M);
-      const Tensor weight = group.of(pair_weight_).unsqueeze(1);
-      const Tensor gate = group.of(kept_.gate_Mf), up = group.of(kept_.up_Mf);
       const Tensor dy = grad_.index_select(0, tokens);
-      // Of the inner values before their weight.
-      Tensor dinner = dy.mm(matrices_.down_Edf.select(0, group.expert));
-      if (dweights_.defined() || ddown_.wanted()) {
-        Tensor inner = ops::swiglu(gate, up);
-        add_weights(group, dinner, inner);
-        if (ddown_.wanted()) ddown_.add(group, dy, inner.mul_(weight));
-      }
-      const auto [dgate, dup] = ops::swiglu_backward(dinner.mul_(weight), gate, up);
+      const Tensor dinner = dy.mm(matrices_.down_Edf.select(0, group.expert));
+      const auto [inner, dgate, dup, dweights] = weighted_swiglu_backward(
+          dinner, group.of(kept_.gate_Mf), group.of(kept_.up_Mf), group.of(pair_weight_));
+      if (dweights_.defined()) put_weights(group, dweights);
+      if (ddown_.wanted()) ddown_.add(group, dy, inner);
       if (dgate_.wanted() || dup_.wanted()) {
         const Tensor own = x_.index_select(0, tokens);
         if (dgate_.wanted()) dgate_.add(group, dgate, own);
@@ -145,10 +140,9 @@ class ExpertProducts : public torch::autograd::Function<ExpertProducts> {
     }
 
    private:
-    void add_weights(const Group& group, const Tensor& dinner, const Tensor& inner) {
-      if (!dweights_.defined()) return;
-      const Tensor own = (dinner * inner).sum(1, /*keepdim=*/false, dweights_.scalar_type());
-      dweights_.view({-1}).index_copy_(0, group.of(assignment_.places_M), own);
+    void put_weights(const Group& group, const Tensor& dweights) {
+      dweights_.view({-1}).index_copy_(0, group.of(assignment_.places_M),
+                                       dweights.to(dweights_.scalar_type()));
     }
 
     std::vector<int64_t> shape_;

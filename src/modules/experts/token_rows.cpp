@@ -3,21 +3,24 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 
+#include "kha/ops/cpu_implementation.h"
+
 namespace kha {
 namespace {
 
 at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? type : at::kFloat; }
 
 // torch's own index_add_ goes row by row through its iterator, which costs more than the sum.
+const CpuKernels& kernels() {
+  const CpuKernels* chosen = ops::chosen_cpu_kernels();
+  return chosen ? *chosen : cpu_kernels(InstructionSet::scalar);
+}
+
 void add_float_rows(float* sum, const int64_t* tokens, const float* rows, int64_t count,
                     int64_t width) {
   const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1));
   at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      float* const to = sum + tokens[i] * width;
-      const float* const from = rows + i * width;
-      for (int64_t j = 0; j < width; ++j) to[j] += from[j];
-    }
+    kernels().add_rows(rows + begin * width, tokens + begin, end - begin, width, sum);
   });
 }
 
