@@ -12,7 +12,7 @@ allocations of torch's profiler; on a device by its allocator.
 
 import argparse
 import json
-import random
+import re
 import statistics
 import subprocess
 import sys
@@ -24,9 +24,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 import knocking_heads as kh  # noqa: E402
+from python_maps import compare_maps  # noqa: E402
+from python_timing import interval, timed  # noqa: E402
 
 BARS = {"kha-mlp step": 1.03, "kha-mlp memory": 1.03, "kha-linear step": 1.01,
-        "kha-linear memory": 1.03, "mlp map": 1.4, "import": 0.2}
+        "kha-linear memory": 1.03, "mlp map": 1.4, "mlp map forward": 1.4, "import": 0.2}
 SIZES = {
     "small": dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=4,
                   num_attention_heads=8, num_key_value_heads=2, head_dim=128, vocab_size=4096),
@@ -71,20 +73,6 @@ class Contender:
         return loss
 
 
-def synchronise(options):
-    if options.device == "cuda":
-        torch.cuda.synchronize()
-
-
-def timed(function, options):
-    """(wall seconds, seconds of the process's threads)"""
-    synchronise(options)
-    wall, threads = time.perf_counter(), time.process_time()
-    function()
-    synchronise(options)
-    return time.perf_counter() - wall, time.process_time() - threads
-
-
 def peak_bytes(function, options):
     """The most memory that is held at once over what was held before."""
     if options.device == "cuda":
@@ -105,16 +93,6 @@ def peak_bytes(function, options):
             held += event.nbytes()
             most = max(most, held)
     return most
-
-
-def interval(ours, theirs, draws=2000):
-    """Of ours over theirs, round by round: the median and its 95 % interval by bootstrap, seeded;
-    and the ratio of the best rounds."""
-    ratios = [mine / other for mine, other in zip(ours, theirs)]
-    chance = random.Random(0)
-    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(draws))
-    return {"median": statistics.median(ratios), "low": medians[int(0.025 * draws)],
-            "high": medians[int(0.975 * draws)], "best": min(ours) / min(theirs)}
 
 
 def check_start(contenders):
@@ -156,63 +134,6 @@ def parameter_bytes(model):
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
-class TorchMap(torch.nn.Module):
-    """The mlp map as one writes it with torch's own modules."""
-
-    def __init__(self, dim):
-        super().__init__()
-        self.up, self.gate, self.down = (torch.nn.Linear(dim, dim, bias=False) for _ in range(3))
-
-    def forward(self, x):
-        return 2 * self.down(self.up(x) * torch.sigmoid(self.gate(x)))
-
-
-def saved_bytes(map, x):
-    """Bytes that backward keeps, parameters left out."""
-    own = {parameter.data_ptr() for parameter in map.parameters()}
-    kept = {}
-
-    def note(tensor):
-        if tensor.data_ptr() not in own:
-            kept[tensor.data_ptr()] = tensor.nbytes
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        map(x)
-    return sum(kept.values())
-
-
-def compare_maps(options):
-    size = SIZES[options.size]
-    dim, heads = size["head_dim"], size["num_key_value_heads"]
-    dtype = getattr(torch, options.dtype)
-    x = torch.randn(options.batch, options.context, heads, dim, dtype=dtype, device=options.device,
-                    requires_grad=True)
-    ours = kh.KnockingHeads(dim, "mlp", "random", std=0.1, device=options.device, dtype=dtype)
-    theirs = TorchMap(dim).to(options.device, dtype)
-    theirs.load_state_dict(ours.state_dict())
-    grad = torch.randn_like(x)
-    scale = theirs(x).abs().max()
-    if not (ours(x) - theirs(x)).abs().max() <= 64 * torch.finfo(dtype).eps * scale:
-        sys.exit("the maps differ, so nothing is measured")
-
-    def pass_through(map):
-        map(x).backward(grad)
-
-    rounds = []
-    for number in range(max(options.rounds, 20) + 2):
-        both = [(map, timed(lambda: pass_through(map), options))
-                for map in ((ours, theirs) if number % 2 else (theirs, ours))]
-        if number > 1:  # the first ones bring memory and threads
-            times = dict(both)
-            rounds.append((times[theirs], times[ours]))
-    gains = [interval([other[clock] for other, _ in rounds], [mine[clock] for _, mine in rounds])
-             for clock in (0, 1)]
-    return {"mlp map": gains[0], "mlp map, thread time": gains[1],
-            "mlp map saved bytes over x": {"median": saved_bytes(ours, x) / x.nbytes},
-            "torch modules saved bytes over x": {"median": saved_bytes(theirs, x) / x.nbytes}}
-
-
 def import_seconds(rounds=5):
     """What `import knocking_heads` adds to `import torch`: processor time of a fresh process."""
     program = ("import time, torch; begin = time.process_time(); wall = time.perf_counter();"
@@ -227,15 +148,24 @@ def import_seconds(rounds=5):
 
 
 def judge(name, row):
-    """Ratios of steps by the upper end of the interval, gains by the lower one."""
-    bar = BARS.get(name.removesuffix(", thread time").removesuffix(", processor time"))
+    """The median against the bar, and whether the interval passes it."""
+    bar = BARS.get(re.sub(r",.*", "", name))
     if bar is None:
         return ""
-    if name.startswith("mlp map"):
-        reached, words = row.get("low", row["median"]) >= bar, "at least"
-    else:
-        reached, words = row.get("high", row["median"]) <= bar, "at most"
-    return f"{words} {bar}: " + ("reached" if reached else "MISSED")
+    gain = name.startswith("mlp map")
+    worst = row.get("low" if gain else "high", row["median"])
+    reaches = (lambda value: value >= bar) if gain else (lambda value: value <= bar)
+    verdict = "reached" if reaches(row["median"]) else "MISSED"
+    if reaches(row["median"]) and not reaches(worst):
+        verdict += ", its interval passes it"
+    return f"at {'least' if gain else 'most'} {bar}: {verdict}"
+
+
+def report(rows):
+    for name, row in rows.items():
+        ends = f" [{row['low']:.4f}, {row['high']:.4f}]" if "low" in row else ""
+        best = f"best {row['best']:.4f}" if "best" in row else ""
+        print(f"{name:<44} {row['median']:.4f}{ends:<20} {best:<12} {judge(name, row)}")
 
 
 def main():
@@ -252,13 +182,13 @@ def main():
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
-    rows = {**compare_maps(options), **import_seconds(), **compare_steps(options)}
-    print(f"{options.size} model of {sizes_of(options)['num_hidden_layers']} layers, {options.device}, {options.dtype}, {options.batch} x "
-          f"{options.context} tokens, {options.rounds} rounds, torch {torch.__version__}")
-    for name, row in rows.items():
-        ends = f" [{row['low']:.4f}, {row['high']:.4f}]" if "low" in row else ""
-        best = f"best {row['best']:.4f}" if "best" in row else ""
-        print(f"{name:<34} {row['median']:.4f}{ends:<20} {best:<12} {judge(name, row)}")
+    rows = {**compare_maps(SIZES[options.size], options), **import_seconds(),
+            **compare_steps(options)}
+    print(f"{options.size} model of {sizes_of(options)['num_hidden_layers']} layers, "
+          f"{options.device}, {options.dtype}, {options.batch} x {options.context} tokens, "
+          f"{options.rounds} rounds, torch {torch.__version__}, "
+          f"maps: {torch.ops.kha.cpu_implementation()}")
+    report(rows)
     if options.json:
         options.json.write_text(json.dumps({"options": {**vars(options), "json": None},
                                             "rows": rows}, indent=2))
