@@ -1,6 +1,7 @@
 # .venv from the pinned requirements. A stamp in it, written last, says that it is complete.
 venv=.venv
 stamp="$venv/kha-setup"
+constraints=build/constraints.txt
 kept=build/venv.before  # the .venv that a new one replaces, until the new one is complete
 venv_gigabytes=7        # the pinned torch with its CUDA libraries takes 5, pip needs room
 own_torch_gigabytes=1
@@ -102,11 +103,31 @@ explain_pip() {
 # Prints the requirements, without torch where the base Python brings its own.
 requirements() { grep -vE "^(#|$)${own_python:+|^torch==}" requirements.txt; }
 
+# The names of a Python's packages as pip compares them: lower case, one hyphen for "-", "_" and ".".
+package_names() {
+  "$1" -c 'import re
+from importlib.metadata import distributions
+for package in distributions(): print(re.sub("[-_.]+", "-", package.name).lower())'
+}
+
+# Prints the lock without what the base Python brings with its own torch: a pinned torch, or a
+# pinned library of its CUDA, would be put in front of that.
+constraints() {
+  if [[ -z "$own_python" ]]; then
+    cat requirements.lock
+    return
+  fi
+  awk -F == 'NR == FNR {own[$1]; next}
+    {name = tolower($1); gsub(/[-_.]+/, "-", name)}
+    !(name in own)' <(package_names "$own_python") requirements.lock
+}
+
 pip_install() {
   local wanted shown='^(Collecting [^ ]+$|Downloading|Installing)'
   mapfile -t wanted < <(requirements)
   mkdir -p "$(dirname "$log")"
-  "$venv/bin/python" -m pip install -c requirements.lock "${wanted[@]}" 2>&1 | tee "$log" |
+  constraints >"$constraints"
+  "$venv/bin/python" -m pip install -c "$constraints" "${wanted[@]}" 2>&1 | tee "$log" |
     { grep -E --line-buffered "$shown" || true; } | cut -c 1-100
 }
 
@@ -121,6 +142,18 @@ make_bare_venv() {
   site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   "$own_python" -c 'import site, sys
 if sys.prefix != sys.base_prefix: print("\n".join(site.getsitepackages()))' >"$site/kha-base.pth"
+}
+
+# A requirement that refuses the torch of the base Python makes pip put another in front of it.
+check_torch_is_kept() {
+  [[ -n "$own_python" ]] || return 0
+  local wanted found
+  wanted=$(torch_version "$own_python")
+  found=$(torch_version "$venv/bin/python")
+  [[ "$found" == "$wanted" ]] ||
+    stop "pip put torch $found in front of torch $wanted of $own_python." \
+      "A requirement does not take torch $wanted; pip's output is in $log." \
+      "Give a Python with a torch that they take, or leave KHA_PYTHON out to get the pinned one."
 }
 
 write_stamp() {
@@ -159,6 +192,7 @@ make_venv() {
     stop "${why[@]}" "No half-made .venv is left. pip's output is in $log." \
       "Mend that and call again."
   fi
+  check_torch_is_kept
   write_stamp
   trap - EXIT
   rm -rf "$kept"

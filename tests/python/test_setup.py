@@ -15,13 +15,17 @@ PYTHON = r"""#!/bin/sh
 case "$*" in
   *version_info*) echo "${FAKE_PYTHON_VERSION:-3.11}" ;;
   *ensurepip*) exit ${FAKE_NO_VENV:-0} ;;
-  *'version("torch")'*) [ -n "$FAKE_TORCH" ] && echo "$FAKE_TORCH" ;;
+  *'version("torch")'*)
+    [ -e "$0.torch" ] && exec cat "$0.torch"
+    [ -n "$FAKE_TORCH" ] && echo "$FAKE_TORCH" ;;
+  *distributions*) printf '%s\n' pip torch nvidia-cublas typing-extensions ;;
   *get_path*) echo "$PWD" ;;
   *getsitepackages*) ;;
   *'pip --version'*) ;;
   *'pip install'*)
     echo "pip install $*" >>"$CALLS"
-    [ -z "$FAKE_PIP_ERROR" ] || { echo "ERROR: $FAKE_PIP_ERROR"; exit 1; } ;;
+    [ -z "$FAKE_PIP_ERROR" ] || { echo "ERROR: $FAKE_PIP_ERROR"; exit 1; }
+    [ -z "$FAKE_PIP_TORCH" ] || echo "$FAKE_PIP_TORCH" >"$0.torch" ;;
   *'-m venv'*)
     echo "venv $*" >>"$CALLS"
     for folder; do :; done
@@ -202,6 +206,29 @@ def test_a_python_with_its_own_torch_is_taken_and_remembered(machine):
     assert "torch==" not in machine.calls()[1] and "transformers==" in machine.calls()[1]
     assert "torch 2.12.1+cpu" in machine.run().stdout
     assert len(machine.calls()) == 2
+
+
+def constraints(machine):
+    return (machine.tree / "build" / "constraints.txt").read_text()
+
+
+def test_what_comes_with_a_torch_of_its_own_is_not_pinned(machine):
+    """torch's CUDA libraries are requirements of it by exact version, and the lock has others'."""
+    machine.run()
+    assert constraints(machine) == (machine.tree / "requirements.lock").read_text()
+    assert machine.run(KHA_PYTHON=own_python(machine, "2.15.0")).returncode == 0
+    names = {line.split("==")[0] for line in constraints(machine).splitlines()}
+    assert not names & {"torch", "nvidia-cublas", "typing_extensions"}
+    assert {"regex", "Jinja2", "nvidia-cufft", "huggingface_hub"} <= names
+    for call in machine.calls():
+        assert call.startswith("venv") or "-c build/constraints.txt" in call
+
+
+def test_a_torch_that_pip_puts_in_front_is_refused(machine):
+    python = own_python(machine, "2.15.0")
+    done = machine.run(KHA_PYTHON=python, FAKE_PIP_TORCH="2.14.1")
+    assert done.returncode == 2 and not machine.venv_is_there()
+    assert f"pip put torch 2.14.1 in front of torch 2.15.0 of {python}" in done.stderr
 
 
 @pytest.mark.parametrize(
