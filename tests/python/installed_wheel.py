@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SITE = Path(sysconfig.get_path("purelib"))
-OURS = ("knocking_heads", "__pycache__", "pip")
+# The folders of this Python's packages, first found first: two where torch is another Python's
+# (KHA_PYTHON of `make build`).
+SITES = [Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
+OURS = ("knocking_heads", "__pycache__", "pip", "kha-base.pth")
 
 
 def must_run(*command, **options):
@@ -42,11 +43,12 @@ class Environment:
         self.site = Path(self.run("python", "-c", "import sysconfig; "
                                   "print(sysconfig.get_path('purelib'))").stdout.strip())
         if beside:
-            for entry in SITE.iterdir():
-                if not entry.name.startswith(OURS):
-                    (self.site / entry.name).symlink_to(entry)
+            for entry in (entry for site in SITES for entry in site.iterdir()):
+                link = self.site / entry.name
+                if not entry.name.startswith(OURS) and not link.is_symlink():
+                    link.symlink_to(entry)
         else:
-            (self.site / "other.pth").write_text(f"{SITE}\n")
+            (self.site / "other.pth").write_text("".join(f"{site}\n" for site in SITES))
         must_run(sys.executable, "-m", "pip", "--python", self.python, "install", "--no-deps",
                  "--no-index", wheel)  # fmt: skip
 

@@ -3,6 +3,7 @@
 import json
 import random
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -24,9 +25,10 @@ PACKAGES = Path(sysconfig.get_path("purelib"))
 
 
 def real_text(size: int) -> list[str]:
-    """Python sources of installed packages, about `size` bytes of them."""
+    """Python sources of transformers, about `size` bytes of them."""
     texts, total = [], 0
-    for file in sorted((PACKAGES / "transformers").glob("*.py")):
+    folder = Path(find_spec("transformers").origin).parent  # maybe another Python's: KHA_PYTHON
+    for file in sorted(folder.glob("*.py")):
         text = file.read_text()
         texts.append(text)
         total += len(text)
