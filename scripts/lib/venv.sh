@@ -136,12 +136,18 @@ make_bare_venv() {
     python3 -m venv "$venv"
     return
   fi
-  "$own_python" -m venv --system-site-packages "$venv"
-  # Made from another virtual environment, it would see the packages of neither: name its folder.
-  local site
+  # Made from another virtual environment, it would see the packages below that one and not that
+  # one's own: name its folders instead.
+  local folders site
+  folders=$("$own_python" -c 'import site, sys
+if sys.prefix != sys.base_prefix: print("\n".join(site.getsitepackages()))')
+  if [[ -z "$folders" ]]; then
+    "$own_python" -m venv --system-site-packages "$venv"
+    return
+  fi
+  "$own_python" -m venv "$venv"
   site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-  "$own_python" -c 'import site, sys
-if sys.prefix != sys.base_prefix: print("\n".join(site.getsitepackages()))' >"$site/kha-base.pth"
+  printf '%s\n' "$folders" >"$site/kha-base.pth"
 }
 
 # A requirement that refuses the torch of the base Python makes pip put another in front of it.

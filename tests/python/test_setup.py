@@ -20,7 +20,7 @@ case "$*" in
     [ -n "$FAKE_TORCH" ] && echo "$FAKE_TORCH" ;;
   *distributions*) printf '%s\n' pip torch nvidia-cublas typing-extensions ;;
   *get_path*) echo "$PWD" ;;
-  *getsitepackages*) ;;
+  *getsitepackages*) [ -z "$FAKE_SITE" ] || echo "$FAKE_SITE" ;;
   *'pip --version'*) ;;
   *'pip install'*)
     echo "pip install $*" >>"$CALLS"
@@ -206,6 +206,13 @@ def test_a_python_with_its_own_torch_is_taken_and_remembered(machine):
     assert "torch==" not in machine.calls()[1] and "transformers==" in machine.calls()[1]
     assert "torch 2.12.1+cpu" in machine.run().stdout
     assert len(machine.calls()) == 2
+
+
+def test_a_virtual_environment_with_its_own_torch_is_seen_and_nothing_below_it(machine):
+    done = machine.run(KHA_PYTHON=own_python(machine, "2.12.1"), FAKE_SITE="/env/site-packages")
+    assert done.returncode == 0, done.stderr
+    assert "--system-site-packages" not in machine.calls()[0]
+    assert (machine.tree / "kha-base.pth").read_text() == "/env/site-packages\n"
 
 
 def constraints(machine):
