@@ -12,7 +12,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # not as a package, which loads torch
 
-from run_report import expert_figures, map_figures, training_figures, variants  # noqa: E402
+from run_report import (  # noqa: E402
+    difference_figures,
+    expert_figures,
+    head_figures,
+    map_courses,
+    map_figures,
+    training_figures,
+    variants,
+)
 from run_report.figure import Figure, render  # noqa: E402
 from run_report.lines import RunError  # noqa: E402
 from run_report.page import page  # noqa: E402
@@ -37,22 +45,22 @@ def command_of(study: Study) -> str:
 
 
 def sections_of(study: Study) -> list[tuple[str, str, list[Figure]]]:
-    t, m = training_figures, map_figures
+    training, differences, heads = training_figures, difference_figures, head_figures
     over_cache = [("cache", "Loss against cache", [variants.cache_figure(study)])]
     experts = expert_figures.expert_figures(study)
     return [
         *(over_cache if study.variants else []),
-        ("final", "Difference at the end", [t.final_figure(study)]),
-        ("loss", "Loss", [t.loss_figure(study)]),
+        ("final", "Difference at the end", [differences.final_figure(study)]),
+        ("loss", "Loss", [training.loss_figure(study)]),
         ("spikes", "Loss spikes", [spike_figure(study)]),
-        ("difference", "Difference over training", [t.difference_figure(study)]),
+        ("difference", "Difference over training", [differences.difference_figure(study)]),
         ("similarity", "Similarity of the heads",
-         [m.similarity_figure(study), *m.head_matrices(study)]),
-        ("maps", "Learned maps", m.heat_maps(study)),
-        ("course", "How far the maps have gone", m.map_courses(study)),
+         [heads.similarity_figure(study), *heads.head_matrices(study)]),
+        ("maps", "Learned maps", map_figures.heat_maps(study)),
+        ("course", "How far the maps have gone", map_courses.map_courses(study)),
         *([("experts", "Experts", experts)] if experts else []),
-        ("rate", "Learning rate and gradient norm", [t.rate_figure(study)]),
-        ("speed", "Speed and memory", [t.speed_figure(study)]),
+        ("rate", "Learning rate and gradient norm", [training.rate_figure(study)]),
+        ("speed", "Speed and memory", [training.speed_figure(study)]),
     ]  # fmt: skip
 
 

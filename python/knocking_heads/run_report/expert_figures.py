@@ -2,13 +2,13 @@
 
 from math import nan
 
-from .figure import Figure, gaps, panels, tokens_axis
+from .figure import Figure, file_name, gaps, panels, tokens_axis
 from .lines import read_lines
-from .map_figures import file_name
+from .logged import COLUMNS, rows_of
 from .runs import Run
 from .study import Study
+from .study_looks import legend_of, looks_of
 from .style import diverging_colours
-from .training_figures import COLUMNS, legend_of, looks_of, rows_of
 
 MOST = 2.0  # mean loads at the strong end of the colours
 DEAD = "#b9bec4"  # an expert without a token: not the darkest of the small loads

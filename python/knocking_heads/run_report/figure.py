@@ -51,6 +51,11 @@ def panels(narrow: bool, count: int, columns: int, height: float, extra: float =
     return figure, axes[:count]
 
 
+def file_name(label: str) -> str:
+    """A label as part of a file's name."""
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in label)
+
+
 def shortened(label: str, width: int) -> str:
     """The middle goes: a name differs from its neighbours at either end."""
     if len(label) <= width:

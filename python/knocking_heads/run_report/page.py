@@ -7,8 +7,8 @@ from pathlib import Path
 from . import table, variants
 from .figure import Figure, Rendered
 from .study import Study
+from .study_looks import looks_of
 from .summary import Summary
-from .training_figures import looks_of
 
 MARKS = {"better": "▼", "worse": "▲", "undecided": "○", "open": "…"}
 

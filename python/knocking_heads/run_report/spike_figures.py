@@ -3,8 +3,8 @@
 from .figure import Figure, new_figure, shortened
 from .spikes import ArmSpikes, arms_of, in_words, inspected
 from .study import Study
+from .study_looks import looks_of
 from .style import INK
-from .training_figures import looks_of
 
 COLUMNS = ["setting", "runs", "events", "steps judged", "events per 1000 steps", "low", "high",
            "exact test p", "against", "mean height (nats)", "mean recovery (steps)",

@@ -225,3 +225,9 @@ def given_interval(group: Group, setting: str, made: Difference) -> Interval | N
                 made.covers = entry.get("kind", made.covers)
                 return Interval(*numbers)
     return made.bands[-1] if made.bands else None
+
+
+def only_first_seed(study: Study) -> str:
+    """A sentence for figures of one run a setting; empty where there is no other."""
+    several = any(len(study.of_label(label)) > 1 for label in study.labels)
+    return " Of several seeds the first is shown." if several else ""

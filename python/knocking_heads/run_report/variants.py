@@ -7,7 +7,7 @@ from .figure import Figure, legend_below, log_axis, panels
 from .runs import Run
 from .statistics import number
 from .study import Difference, Group, Study
-from .training_figures import line_key, looks_of
+from .study_looks import line_key, looks_of
 
 HEADS = [
     ("variant", "attention"),
