@@ -16,10 +16,10 @@ from .errors import KhaError  # noqa: E402
 from .folding import FoldReport, fold  # noqa: E402
 from .groups import parameter_groups  # noqa: E402
 from .insertion import insert, plan  # noqa: E402
+from .loading import load  # noqa: E402
 from .map_report import MapReport, report  # noqa: E402
 from .modules import KnockingHeads  # noqa: E402
 from .operators import knock_gate, knock_linear, knock_mlp, knocked_linear  # noqa: E402
-from .saving import load  # noqa: E402
 
 __all__ += ["FoldReport", "KhaError", "KnockingHeads", "MapReport", "fold", "insert", "knock_gate",
             "knock_linear", "knock_mlp", "knocked_linear", "load", "parameter_groups", "plan",
