@@ -31,30 +31,34 @@ def loads_of(run: Run) -> dict[int, tuple[list[int], list[list[float]]]]:
     return found
 
 
+def draw_loads(axis, tokens: list[int], loads: list[list[float]]):
+    """One layer: experts upwards, tokens to the right."""
+    colours = diverging_colours().copy()
+    colours.set_bad(DEAD)
+    shown = axis.imshow(
+        [[load or nan for load in expert] for expert in zip(*loads)],
+        aspect="auto", origin="lower", cmap=colours, vmin=0, vmax=MOST, interpolation="nearest",
+        extent=(tokens[0], max(tokens[-1], tokens[0] + 1), -0.5, len(loads[0]) - 0.5),
+    )  # fmt: skip
+    axis.grid(False)
+    axis.set_ylabel("expert")
+    axis.yaxis.get_major_locator().set_params(integer=True)
+    tokens_axis(axis, tokens, log=False)
+    return shown
+
+
+def draw_load_map(loads: dict, narrow: bool):
+    layers, shown = sorted(loads), None
+    figure, axes = panels(narrow, len(layers), 1 if narrow else 2, 2.2)
+    for axis, layer in zip(axes, layers):
+        shown = draw_loads(axis, *loads[layer])
+        axis.set_title(f"layer {layer}")
+    figure.colorbar(shown, ax=axes, label="load (mean loads)", extend="max")
+    return figure
+
+
 def load_map(run: Run, loads: dict) -> Figure:
-    """One picture a layer: experts upwards, tokens to the right."""
-
-    def draw(narrow: bool):
-        layers = sorted(loads)
-        figure, axes = panels(narrow, len(layers), 1 if narrow else 2, 2.2)
-        colours = diverging_colours().copy()
-        colours.set_bad(DEAD)
-        for axis, layer in zip(axes, layers):
-            tokens, values = loads[layer]
-            shown = axis.imshow(
-                [[load or nan for load in expert] for expert in zip(*values)],
-                aspect="auto", origin="lower", cmap=colours,
-                vmin=0, vmax=MOST, interpolation="nearest",
-                extent=(tokens[0], max(tokens[-1], tokens[0] + 1), -0.5, len(values[0]) - 0.5),
-            )  # fmt: skip
-            axis.grid(False)
-            axis.set_title(f"layer {layer}")
-            axis.set_ylabel("expert")
-            axis.yaxis.get_major_locator().set_params(integer=True)
-            tokens_axis(axis, tokens, log=False)
-        figure.colorbar(shown, ax=axes, label="load (mean loads)", extend="max")
-        return figure
-
+    """One picture a layer."""
     rows = [
         [run.label, run.seed, layer, at, expert, load]
         for layer, (tokens, values) in sorted(loads.items())
@@ -68,40 +72,47 @@ def load_map(run: Run, loads: dict) -> Figure:
         "How often each expert was chosen in a step, in mean loads of its layer: white is its "
         "share, blue less, orange more, up to 2 and above; grey is an expert that no token chose.",
         f"Heat maps of {len(loads)} layers. {dead} of {len(rows)} loads shown are zero.",
-        draw,
+        lambda narrow: draw_load_map(loads, narrow),
         ["setting", "seed", "layer", "tokens", "expert", "load"],
         rows,
         bitmap=True,
     )
 
 
-def balance_figure(study: Study) -> Figure:
-    def draw(narrow: bool):
-        styles = looks_of(study)
-        figure, axes = panels(narrow, len(KEYS), 1 if narrow else 2, 2.6 if narrow else 3.2)
-        for axis, (key, name) in zip(axes, KEYS.items()):
-            shown = []
-            for run in study.runs:
-                tokens, values = run.series(key)
-                axis.plot(tokens, gaps(values), lw=1.3, **styles[run.label].line())
-                shown += tokens
-                if key == "moe/max_vio":
-                    at, whole = run.series(GLOBAL)
-                    axis.plot(at, gaps(whole), color=styles[run.label].colour, marker="o", ms=4,
-                              linestyle="none", gid="global")  # fmt: skip
-            axis.set_title(name)
-            axis.set_ylim(bottom=0)
-            tokens_axis(axis, shown)
-        legend_of(figure, study, narrow)
-        return figure
+def draw_line(axis, study: Study, key: str) -> list:
+    """Every run's figure; with MaxVio the dots of the whole validation text. Returns the tokens."""
+    styles, shown = looks_of(study), []
+    for run in study.runs:
+        tokens, values = run.series(key)
+        axis.plot(tokens, gaps(values), lw=1.3, **styles[run.label].line())
+        shown += tokens
+        if key == "moe/max_vio":
+            at, whole = run.series(GLOBAL)
+            axis.plot(at, gaps(whole), color=styles[run.label].colour, marker="o", ms=4,
+                      linestyle="none", gid="global")  # fmt: skip
+    return shown
 
+
+def draw_balance(study: Study, narrow: bool):
+    figure, axes = panels(narrow, len(KEYS), 1 if narrow else 2, 2.6 if narrow else 3.2)
+    for axis, (key, name) in zip(axes, KEYS.items()):
+        shown = draw_line(axis, study, key)
+        axis.set_title(name)
+        axis.set_ylim(bottom=0)
+        tokens_axis(axis, shown)
+    legend_of(figure, study, narrow)
+    return figure
+
+
+def balance_figure(study: Study) -> Figure:
     return Figure(
         "experts-balance",
         "How even the load of the experts was",
         "Of each logged step. Left: MaxVio, the largest load of an expert over the mean load, less "
-        "one, as the mean over layers; a dot is the same of the whole validation text. Right: the share of all experts that no token chose.",
+        "one, as the mean over layers; a dot is the same of the whole validation text. Right: the "
+        "share of all experts that no token chose.",
         "Two panels of curves over tokens: MaxVio, and the share of experts without a token.",
-        draw,
+        lambda narrow: draw_balance(study, narrow),
         COLUMNS,
         rows_of(study, {**KEYS, GLOBAL: "MaxVio of the validation text"}),
     )
