@@ -51,7 +51,7 @@ void refuse_window(ObjectReader& in, int64_t context) {
 }
 
 int64_t required(ObjectReader& in, const std::string& key) {
-  if (!in.find(key)) in.refuse("`" + key + "` is missing", "a whole number", "nothing");
+  in.require(key, "a whole number");
   int64_t value = 0;
   in.read(key, value);
   return value;

@@ -6,6 +6,7 @@
 
 #include "core/description/expert_keys.h"
 #include "core/description/family_keys.h"
+#include "core/description/kha_keys.h"
 #include "core/description/require.h"
 #include "core/description/rotary_keys.h"
 #include "kha/core/attention_system.h"
@@ -67,32 +68,27 @@ void validate_token_ids(const ModelConfig& c, const std::string& where) {
   for (const int64_t id : c.eos_token_id) check(id, "eos_token_id");
 }
 
-nlohmann::ordered_json knocks_json(const LayerKnocks& knocks, const LayerKnocks* base) {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
-  for (const KnockSlot slot : knock_slots) {
-    if (!base || knocks.at(slot) != base->at(slot)) {
-      object[to_string(slot)] = to_string(knocks.at(slot));
-    }
-  }
-  return object;
+void validate_numbers(const ModelConfig& c, const std::string& where) {
+  require(c.rms_norm_eps > 0 && c.rms_norm_eps < 1, where, "rms_norm_eps",
+          fmt::format("{}", c.rms_norm_eps), "a number between 0 and 1");
+  require(c.rope_theta > 1 && c.rope_theta < 1e15, where, "rope_theta",
+          fmt::format("{}", c.rope_theta), "a number above 1");
+  require(c.rotary_layout == "half_split" || c.rotary_layout == "interleaved", where,
+          "rotary_layout", c.rotary_layout,
+          "half_split (channel i pairs with i + w/2) or interleaved (channel 2i with 2i + 1)");
+  require(c.initializer_range > 0 && c.initializer_range < 10, where, "initializer_range",
+          fmt::format("{}", c.initializer_range), "a number between 0 and 10");
 }
 
-nlohmann::ordered_json kha_json(const ModelConfig& c) {
-  nlohmann::ordered_json object{
-      {"version", 1}, {"base", c.base_type()}, {"attention", c.attention}};
-  for (const auto& [key, value] : attention_parts(c)) {
-    if (value > 0) object[key] = value;
-  }
-  if (c.content_bias) object["content_bias"] = true;
-  if (c.rotary_layout != "half_split") object["rotary_layout"] = c.rotary_layout;
-  if (c.latent_norm_eps > 0) object["latent_norm_eps"] = c.latent_norm_eps;
-  // To the class of qwen2 it goes without saying.
-  if (c.attention_bias && !c.output_bias && c.base_type() != "qwen2") object["output_bias"] = false;
-  object.update(knocks_json(c.knocks.all, nullptr));
+void validate_maps(const ModelConfig& c, const std::string& where) {
   for (const auto& [layer, knocks] : c.knocks.layers) {
-    object["layers"][std::to_string(layer)] = knocks_json(knocks, &c.knocks.all);
+    require(layer >= 0 && layer < c.num_hidden_layers, where, "kha.layers", std::to_string(layer),
+            fmt::format("a layer from 0 to {}", c.num_hidden_layers - 1));
   }
-  return object;
+  const AttentionDeclaration& system = attention_declaration(c.attention, where);
+  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
+    check_legal(system, c.knocks.at(layer), fmt::format("{}, layer {}", where, layer));
+  }
 }
 
 void add_token_ids(nlohmann::ordered_json& json, const ModelConfig& c) {
@@ -106,6 +102,16 @@ void add_token_ids(nlohmann::ordered_json& json, const ModelConfig& c) {
   json["pad_token_id"] = c.pad_token_id ? nlohmann::ordered_json(*c.pad_token_id) : nullptr;
 }
 
+void write_sizes(nlohmann::ordered_json& json, const ModelConfig& c) {
+  json["vocab_size"] = c.vocab_size;
+  json["hidden_size"] = c.hidden_size;
+  json["intermediate_size"] = c.intermediate_size;
+  json["num_hidden_layers"] = c.num_hidden_layers;
+  json["num_attention_heads"] = c.num_attention_heads;
+  json["num_key_value_heads"] = c.num_key_value_heads;
+  json["head_dim"] = c.head_dim;
+}
+
 }  // namespace
 
 void validate(const ModelConfig& c, const std::string& where) {
@@ -115,36 +121,15 @@ void validate(const ModelConfig& c, const std::string& where) {
   validate_rotary(c, where);
   validate_total(c, where);
   validate_token_ids(c, where);
-  require(c.rms_norm_eps > 0 && c.rms_norm_eps < 1, where, "rms_norm_eps",
-          fmt::format("{}", c.rms_norm_eps), "a number between 0 and 1");
-  require(c.rope_theta > 1 && c.rope_theta < 1e15, where, "rope_theta",
-          fmt::format("{}", c.rope_theta), "a number above 1");
-  require(c.rotary_layout == "half_split" || c.rotary_layout == "interleaved", where,
-          "rotary_layout", c.rotary_layout,
-          "half_split (channel i pairs with i + w/2) or interleaved (channel 2i with 2i + 1)");
-  require(c.initializer_range > 0 && c.initializer_range < 10, where, "initializer_range",
-          fmt::format("{}", c.initializer_range), "a number between 0 and 10");
-  for (const auto& [layer, knocks] : c.knocks.layers) {
-    require(layer >= 0 && layer < c.num_hidden_layers, where, "kha.layers", std::to_string(layer),
-            fmt::format("a layer from 0 to {}", c.num_hidden_layers - 1));
-  }
-  const AttentionDeclaration& system = attention_declaration(c.attention, where);
-  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    check_legal(system, c.knocks.at(layer), fmt::format("{}, layer {}", where, layer));
-  }
+  validate_numbers(c, where);
+  validate_maps(c, where);
 }
 
 std::string to_config_json(const ModelConfig& c) {
   nlohmann::ordered_json json;
   json["architectures"] = {c.plain() ? class_of(c.base_type()) : "KhaForCausalLM"};
   json["model_type"] = c.plain() ? c.base_type() : "kha";
-  json["vocab_size"] = c.vocab_size;
-  json["hidden_size"] = c.hidden_size;
-  json["intermediate_size"] = c.intermediate_size;
-  json["num_hidden_layers"] = c.num_hidden_layers;
-  json["num_attention_heads"] = c.num_attention_heads;
-  json["num_key_value_heads"] = c.num_key_value_heads;
-  json["head_dim"] = c.head_dim;
+  write_sizes(json, c);
   json["hidden_act"] = "silu";
   json["rms_norm_eps"] = c.rms_norm_eps;
   json["max_position_embeddings"] = c.max_position_embeddings;
@@ -159,7 +144,7 @@ std::string to_config_json(const ModelConfig& c) {
   json["torch_dtype"] = c.dtype;
   write_rotary(json, c);
   write_experts(json, c);
-  if (!c.plain()) json["kha"] = kha_json(c);
+  if (!c.plain()) write_kha(json, c);
   return json.dump(2) + "\n";
 }
 

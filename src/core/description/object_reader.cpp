@@ -50,6 +50,10 @@ void ObjectReader::read(const std::string& key, std::optional<int64_t>& value) {
   value = id;
 }
 
+void ObjectReader::require(const std::string& key, const std::string& expected) {
+  if (!find(key)) refuse("`" + key + "` is missing", expected, "nothing");
+}
+
 void ObjectReader::refuse_unknown() const {
   const std::vector<std::string> names(known_.begin(), known_.end());
   for (const auto& [key, value] : object_.items()) {

@@ -29,6 +29,9 @@ class ObjectReader {
   void read(const std::string& key, std::string& value);
   void read(const std::string& key, std::optional<int64_t>& value);
 
+  // Fails where there is no such key.
+  void require(const std::string& key, const std::string& expected);
+
   void ignore(std::initializer_list<const char*> keys) { known_.insert(keys.begin(), keys.end()); }
   void refuse_unknown() const;
 

@@ -7,6 +7,7 @@
 
 #include "core/description/expert_keys.h"
 #include "core/description/family_keys.h"
+#include "core/description/kha_keys.h"
 #include "core/description/object_reader.h"
 #include "core/description/rotary_keys.h"
 #include "core/store/strict_json.h"
@@ -18,24 +19,10 @@ namespace {
 
 using nlohmann::json;
 
-// What a class of transformers would not compute.
-std::string what_is_own(const ModelConfig& c) {
-  std::string text = c.knocks.any(c.num_hidden_layers) ? "with maps" : "without maps";
-  if (c.attention != "gqa") text += " and attention " + c.attention;
-  if (c.rotary_layout != "half_split") text += " and rotary layout " + c.rotary_layout;
-  if (!c.experts.plain()) {
-    text += fmt::format(" and a {} router with {} shared experts and scaling {}", c.experts.router,
-                        c.experts.shared, c.experts.scaling);
-  }
-  return text;
-}
-
 void read_sizes(ObjectReader& in, const std::string& base, ModelConfig& c) {
   for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                           "num_attention_heads"}) {
-    if (!in.find(key)) {
-      in.refuse(std::string("`") + key + "` is missing", "a whole number", "nothing");
-    }
+    in.require(key, "a whole number");
   }
   in.read("vocab_size", c.vocab_size);
   in.read("hidden_size", c.hidden_size);
@@ -60,77 +47,6 @@ void read_token_ids(ObjectReader& in, ModelConfig& c) {
     if (!id.is_number_integer()) in.wrong_type("eos_token_id", "an id or a list of ids", *entry);
     c.eos_token_id.push_back(id.get<int64_t>());
   }
-}
-
-LayerKnocks read_knocks(ObjectReader& in, LayerKnocks knocks) {
-  for (const KnockSlot slot : knock_slots) {
-    std::string kind = to_string(knocks.at(slot));
-    in.read(to_string(slot), kind);
-    knocks.at(slot) = parse_knock_kind(kind, in.where() + ", `" + to_string(slot) + "`");
-  }
-  return knocks;
-}
-
-int64_t layer_number(const ObjectReader& in, const std::string& text) {
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits || text.size() > 6 || (text[0] == '0' && text.size() > 1)) {
-    in.refuse("`layers` has a key that is not a layer number", "\"0\", \"1\", …", text);
-  }
-  return std::stoll(text);
-}
-
-void require_version(ObjectReader& in) {
-  int64_t version = 1;
-  in.read("version", version);
-  if (version == 1) return;
-  fail({.what = "this model was written by a newer kha",
-        .where = in.where(),
-        .expected = "version 1",
-        .found = std::to_string(version),
-        .next = "update kha"});
-}
-
-void read_attention(ObjectReader& in, ModelConfig& c) {
-  in.read("attention", c.attention);
-  in.read("rope_head_dim", c.rope_head_dim);
-  in.read("kv_latent", c.kv_latent);
-  in.read("latent_heads", c.latent_heads);
-  in.read("query_latent", c.query_latent);
-  in.read("value_head_dim", c.value_head_dim);
-  in.read("shared_key_width", c.shared_key_width);
-  in.read("content_bias", c.content_bias);
-  in.read("rotary_layout", c.rotary_layout);
-  in.read("latent_norm_eps", c.latent_norm_eps);
-  in.read("output_bias", c.output_bias);
-}
-
-// The setting of all layers, and those that differ.
-void read_maps(ObjectReader& in, ModelKnocks& knocks) {
-  knocks.all = read_knocks(in, {});
-  const json* layers = in.find("layers");
-  if (!layers) return;
-  if (!layers->is_object()) in.wrong_type("layers", "an object", *layers);
-  for (const auto& [key, value] : layers->items()) {
-    if (!value.is_object())
-      in.wrong_type("layers." + key, "an object such as {\"v\": \"none\"}", value);
-    ObjectReader layer(value, in.where() + ".layers." + key);
-    knocks.layers[layer_number(in, key)] = read_knocks(layer, knocks.all);
-    layer.refuse_unknown();
-  }
-}
-
-// Gives the type of the plain model below the maps.
-std::string read_kha(ObjectReader& outer, const json& object, ModelConfig& c) {
-  if (!object.is_object()) outer.wrong_type("kha", "an object", object);
-  ObjectReader in(object, outer.where() + ", kha");
-  require_version(in);
-  std::string base = "qwen3";
-  in.read("base", base);
-  if (!is_plain_type(base)) in.refuse("unknown base model", type_list(), base);
-  read_attention(in, c);
-  read_maps(in, c.knocks);
-  in.refuse_unknown();
-  return base;
 }
 
 void refuse_windows(ObjectReader& in) {
@@ -210,6 +126,18 @@ void read_numbers(ObjectReader& in, const std::string& type, ModelConfig& c) {
   in.read("initializer_range", c.initializer_range);
   in.read("torch_dtype", c.dtype);
   in.read("dtype", c.dtype);
+}
+
+// What a class of transformers would not compute.
+std::string what_is_own(const ModelConfig& c) {
+  std::string text = c.knocks.any(c.num_hidden_layers) ? "with maps" : "without maps";
+  if (c.attention != "gqa") text += " and attention " + c.attention;
+  if (c.rotary_layout != "half_split") text += " and rotary layout " + c.rotary_layout;
+  if (!c.experts.plain()) {
+    text += fmt::format(" and a {} router with {} shared experts and scaling {}", c.experts.router,
+                        c.experts.shared, c.experts.scaling);
+  }
+  return text;
 }
 
 void require_one_type(const ModelConfig& c, const std::string& type, const std::string& where) {

@@ -1,0 +1,54 @@
+// A mixture of experts written into config.json, under the names of its class.
+#include "core/description/expert_keys.h"
+
+namespace kha {
+namespace {
+
+nlohmann::ordered_json layer_list(int64_t count) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (int64_t layer = 0; layer < count; ++layer) list.push_back(layer);
+  return list;
+}
+
+void write_qwen3_moe(nlohmann::ordered_json& json, const ExpertConfig& e) {
+  json["num_experts"] = e.count;
+  json["decoder_sparse_step"] = 1;
+  json["mlp_only_layers"] = layer_list(e.first_dense);
+  // Unknown to the class: a model that has them is of type `kha`.
+  if (e.shared > 0) json["n_shared_experts"] = e.shared;
+  if (e.scaling != 1.0) json["routed_scaling_factor"] = e.scaling;
+  if (e.groups == 1) return;
+  json["n_group"] = e.groups;
+  json["topk_group"] = e.open_groups;
+}
+
+void write_glm4_moe(nlohmann::ordered_json& json, const ModelConfig& c) {
+  const ExpertConfig& e = c.experts;
+  json["n_routed_experts"] = e.count;
+  json["n_shared_experts"] = e.shared;
+  json["n_group"] = e.groups;
+  json["topk_group"] = e.open_groups;
+  json["first_k_dense_replace"] = e.first_dense;
+  json["routed_scaling_factor"] = e.scaling;
+  json["use_qk_norm"] = c.qk_norm;
+  // At both places: readers look at one or the other and silently take 0.5 where it is missing.
+  json["partial_rotary_factor"] = 1.0;
+  json["rope_parameters"]["partial_rotary_factor"] = 1.0;
+}
+
+}  // namespace
+
+void write_experts(nlohmann::ordered_json& json, const ModelConfig& config) {
+  const ExpertConfig& e = config.experts;
+  if (!e.any()) return;
+  if (e.router == "softmax") {
+    write_qwen3_moe(json, e);
+  } else {
+    write_glm4_moe(json, config);
+  }
+  json["num_experts_per_tok"] = e.active;
+  json["moe_intermediate_size"] = e.width;
+  json["norm_topk_prob"] = e.normalise;
+}
+
+}  // namespace kha
