@@ -1,4 +1,5 @@
 // The one list of a run's fields: key, storage, meaning on resume, help, limits.
+#include "core/config/data_fields.h"
 #include "core/config/model_fields.h"
 #include "kha/core/presets.h"
 #include "kha/core/run_config.h"
@@ -35,65 +36,16 @@ void add_knock(std::vector<Field>& f, RunConfig& c) {
                {"auto", "weight", "activation"}});
 }
 
-void add_data(std::vector<Field>& f, RunConfig& c) {
-  f.push_back({"data.paths", &c.data.paths, refused,
-               "data files or folders: text, .jsonl, .parquet, .tokens, .bin"});
-  f.push_back({"data.extensions", &c.data.extensions, refused,
-               "of files in folders; empty: every text file"});
-  f.push_back({"data.validation_share",
-               &c.data.validation_share,
-               refused,
-               "share of documents held out",
-               {},
-               0,
-               0.9});
-  f.push_back(
-      {"data.split_seed", &c.data.split_seed, refused, "seed of the held-out split", {}, 0, large});
-  f.push_back({"data.fingerprint", &c.data.fingerprint, free,
-               "hash of the text that was meant; another is reported"});
-  f.push_back(
-      {"data.cache", &c.data.cache, free, "folder of token shards; empty: run.folder/.data"});
-  f.push_back({"data.boundary_targets", &c.data.boundary_targets, refused,
-               "count the guess of a document's first token"});
-  f.push_back({"data.tokenizer", &c.data.tokenizer, refused,
-               "tokenizer.json or its folder; empty: bytes, or that of init.from"});
-  f.push_back({"data.vocab_multiple",
-               &c.data.vocab_multiple,
-               refused,
-               "rows of the embedding are a multiple of this",
-               {},
-               1,
-               1 << 20});
-  f.push_back(
-      {"data.document_mask", &c.data.document_mask, refused, "a token sees its own document only"});
-  f.push_back({"data.reset_positions", &c.data.reset_positions, refused,
-               "each document begins at position 0"});
-  f.push_back({"data.weights", &c.data.weights, refused,
-               "share of each path in training; empty: all text is one source"});
-  f.push_back({"data.text_key", &c.data.text_key, refused, "key of the text in JSON lines"});
-  f.push_back({"data.prompt_key", &c.data.prompt_key, refused,
-               "key of a prompt, which is not learned; needs answer_key"});
-  f.push_back({"data.answer_key", &c.data.answer_key, refused, "key of the answer to it"});
-  f.push_back({"data.bad_lines",
-               &c.data.bad_lines,
-               noted,
-               "most lines that are no document and are skipped; 0: stop at the first",
-               {},
-               0,
-               large});
-  f.push_back({"data.raw_type",
-               &c.data.raw_type,
-               refused,
-               "width of the ids in .bin files",
-               {"", "uint16", "uint32"}});
-}
-
 void add_train(std::vector<Field>& f, RunConfig& c) {
   TrainOptions& t = c.train;
   f.push_back({"train.steps", &t.steps, noted, "optimiser steps", {}, 0, large});
   f.push_back({"train.context", &t.context, refused, "tokens a sequence", {}, 1, 1 << 24});
   f.push_back({"train.batch", &t.batch, refused, "sequences a micro-batch", {}, 1, 1 << 24});
   f.push_back({"train.accumulate", &t.accumulate, refused, "micro-batches a step", {}, 1, 1 << 24});
+}
+
+void add_arithmetic(std::vector<Field>& f, RunConfig& c) {
+  TrainOptions& t = c.train;
   f.push_back({"train.precision",
                &t.precision,
                noted,
@@ -111,10 +63,19 @@ void add_train(std::vector<Field>& f, RunConfig& c) {
                noted,
                "layer: less memory, each layer runs again in the backward pass; same bits",
                {"none", "layer"}});
+}
+
+void add_logs(std::vector<Field>& f, RunConfig& c) {
+  TrainOptions& t = c.train;
   f.push_back({"train.log_every", &t.log_every, free, "steps between log lines", {}, 1, large});
   f.push_back(
       {"train.z_loss", &t.z_loss, noted, "weight of the output's squared log-sum-exp", {}, 0, 100});
   f.push_back({"train.tensorboard", &t.tensorboard, free, "write TensorBoard events into tb/"});
+}
+
+// Where the loop stops to evaluate or to save.
+void add_stops(std::vector<Field>& f, RunConfig& c) {
+  TrainOptions& t = c.train;
   f.push_back({"train.eval_every",
                &t.eval_every,
                free,
@@ -222,6 +183,26 @@ void add_schedule(std::vector<Field>& f, RunConfig& c) {
       {"schedule.decay_share", &s.decay_share, noted, "wsd: share of steps that decay", {}, 0, 1});
 }
 
+void add_init(std::vector<Field>& f, RunConfig& c) {
+  f.push_back({"init.from", &c.init.from, refused, "a step folder whose weights start this run"});
+  f.push_back({"init.optimizer", &c.init.optimizer, refused,
+               "take its optimiser state too, by parameter name"});
+  f.push_back({"init.depth_scaled", &c.init.depth_scaled, refused,
+               "o_proj and down_proj begin smaller, by 1 / sqrt(2 layers)"});
+}
+
+void add_compare(std::vector<Field>& f, RunConfig& c) {
+  f.push_back({"compare.settings", &c.compare.settings, free,
+               "arms of `kha compare`; the first is the reference"});
+  f.push_back({"compare.seeds",
+               &c.compare.seeds,
+               free,
+               "seeds an arm: run.seed, run.seed + 1, …",
+               {},
+               1,
+               1000});
+}
+
 }  // namespace
 
 std::vector<Field> run_fields(RunConfig& c) {
@@ -230,29 +211,19 @@ std::vector<Field> run_fields(RunConfig& c) {
   add_model_fields(fields, c);
   add_mixture_fields(fields, c);
   add_knock(fields, c);
-  add_data(fields, c);
+  add_data_fields(fields, c);
   add_train(fields, c);
+  add_arithmetic(fields, c);
+  add_logs(fields, c);
+  add_stops(fields, c);
   add_spike(fields, c);
   add_named_settings(fields, c);
   add_expert_fields(fields, c);
   add_optimizer(fields, c);
   add_schedule(fields, c);
-  fields.push_back(
-      {"init.from", &c.init.from, refused, "a step folder whose weights start this run"});
-  fields.push_back({"init.optimizer", &c.init.optimizer, refused,
-                    "take its optimiser state too, by parameter name"});
-  fields.push_back({"init.depth_scaled", &c.init.depth_scaled, refused,
-                    "o_proj and down_proj begin smaller, by 1 / sqrt(2 layers)"});
+  add_init(fields, c);
   add_metrics(fields, c);
-  fields.push_back({"compare.settings", &c.compare.settings, free,
-                    "arms of `kha compare`; the first is the reference"});
-  fields.push_back({"compare.seeds",
-                    &c.compare.seeds,
-                    free,
-                    "seeds an arm: run.seed, run.seed + 1, …",
-                    {},
-                    1,
-                    1000});
+  add_compare(fields, c);
   return fields;
 }
 
