@@ -4,9 +4,9 @@
 #include <set>
 #include <string>
 
+#include "core/store/text_of_file.h"
 #include "core/surgery/new_folder.h"
 #include "kha/core/check_tensors.h"
-#include "kha/core/mapped_file.h"
 #include "kha/core/parameter_table.h"
 
 namespace kha {
@@ -23,9 +23,7 @@ std::set<std::string> names_of(const ModelConfig& config) {
 // A model that still has maps still needs the model file that `auto_map` names.
 std::string new_config_text(const fs::path& in, const ModelConfig& after) {
   auto written = nlohmann::ordered_json::parse(to_config_json(after));
-  const MappedFile old = MappedFile::open(in / "config.json");
-  const auto* text = reinterpret_cast<const char*>(old.bytes().data());
-  const auto before = nlohmann::ordered_json::parse(text, text + old.bytes().size());
+  const auto before = nlohmann::ordered_json::parse(text_of_file(in / "config.json"));
   const auto entry = before.find("auto_map");
   if (!after.plain() && entry != before.end()) written["auto_map"] = *entry;
   return written.dump(2) + "\n";

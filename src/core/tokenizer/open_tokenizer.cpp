@@ -2,6 +2,7 @@
 #include <system_error>
 
 #include "core/store/strict_json.h"
+#include "core/store/text_of_file.h"
 #include "core/tokenizer/bpe_tokenizer.h"
 #include "core/tokenizer/json_field.h"
 #include "core/tokenizer/tokenizer_folder.h"

@@ -1,5 +1,6 @@
 #include "core/tokenizer/split_regex.h"
 
+#include "core/tokenizer/is_utf8.h"
 #include "core/tokenizer/regex_classes.h"
 #include "core/tokenizer/unicode.h"
 
@@ -200,15 +201,6 @@ std::string without_invalid_bytes(std::string_view text) {
     at += character.length;
   }
   return copy;
-}
-
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const Character character = character_at(text, at);
-    if (!character.valid()) return false;
-    at += character.length;
-  }
-  return true;
 }
 
 }  // namespace

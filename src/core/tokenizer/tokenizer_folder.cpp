@@ -4,8 +4,8 @@
 #include <system_error>
 
 #include "core/store/strict_json.h"
+#include "core/store/text_of_file.h"
 #include "kha/core/atomic_file.h"
-#include "kha/core/mapped_file.h"
 
 namespace kha {
 namespace {
@@ -30,11 +30,6 @@ std::optional<std::string> token_text(const nlohmann::json& value) {
 }
 
 }  // namespace
-
-std::string text_of_file(const fs::path& file) {
-  const MappedFile mapped = MappedFile::open(file);
-  return {reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()};
-}
 
 std::optional<std::string> named_end_token(const fs::path& folder) {
   for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {

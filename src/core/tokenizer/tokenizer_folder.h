@@ -7,8 +7,6 @@
 
 namespace kha {
 
-std::string text_of_file(const std::filesystem::path& file);
-
 // The text of the end mark: eos_token of tokenizer_config.json, else of special_tokens_map.json.
 // Nothing where neither names one. Throws Error for a file that is no JSON object.
 std::optional<std::string> named_end_token(const std::filesystem::path& folder);
