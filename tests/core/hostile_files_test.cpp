@@ -12,6 +12,7 @@
 #include "core/store_testing.h"
 #include "kha/core/checkpoint_store.h"
 #include "kha/core/cut_file.h"
+#include "kha/core/mapped_file.h"
 #include "kha/core/model_config.h"
 #include "kha/core/model_files.h"
 #include "kha/core/tokenizer.h"
@@ -66,6 +67,24 @@ TEST(HostileFiles, AFileThatIsCutWhileItIsReadIsAnError) {
   });
   expect_parts(words, {"2 error: a file became shorter while it was read", path.string(),
                        "restore the file and run it again"});
+}
+
+TEST(HostileFiles, ACutFileIsNamedHoweverManyAreOpen) {
+  const TemporaryFolder folder;
+  const auto path = folder / "model.safetensors";
+  write_bytes(path, 1 << 20);
+  const std::string words = words_of_child([&] {
+    report_cut_files();
+    std::vector<MappedFile> others;
+    for (int i = 0; i < 1200; ++i) others.push_back(MappedFile::open(path));
+    const auto cut = folder / "cut.safetensors";
+    fs::copy_file(path, cut);
+    const auto file = SafetensorsFile::open(cut);
+    fs::resize_file(cut, 8192);
+    return sum_of_all(file);
+  });
+  expect_parts(words, {"2 error: a file became shorter while it was read",
+                       (folder / "cut.safetensors").string()});
 }
 
 TEST(HostileFiles, ASignalOfOtherOriginEndsTheProcessAsBefore) {

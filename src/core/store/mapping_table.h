@@ -7,7 +7,6 @@
 
 namespace kha {
 
-// Nothing is remembered beyond several hundred files at a time.
 void remember_mapping(std::span<const std::byte> bytes, const std::filesystem::path& path);
 void forget_mapping(std::span<const std::byte> bytes);
 
