@@ -26,6 +26,16 @@ TEST(Error, EmptyPartsAreLeftOut) {
             "the file is empty\n  next:     give a file with text");
 }
 
+// Names in files are whatever somebody wrote there.
+TEST(Error, ControlsAndBrokenCharactersAreWrittenOut) {
+  EXPECT_EQ(to_text({.what = "no \x1b[2J, no \x7f",
+                     .found = "\xc2\x9b"
+                              "31m \xff \xc3"}),
+            "no \\x1b[2J, no \\x7f\n  found:    \\xc2\\x9b31m \\xff \\xc3");
+  EXPECT_EQ(to_text({.what = "d\xc3\xa9j\xc3\xa0 \xf0\x9f\x98\x80", .found = "two\n    lines"}),
+            "d\xc3\xa9j\xc3\xa0 \xf0\x9f\x98\x80\n  found:    two\n    lines");
+}
+
 TEST(Error, FailThrowsWithTextPartsAndCode) {
   try {
     fail({.what = "the file is empty", .where = "a.txt"});
