@@ -219,13 +219,49 @@ TEST(ModelConfig, SizesThatDoNotFitAreRefused) {
 }
 
 TEST(ModelConfig, TextThatIsNoJsonObjectIsRefused) {
-  for (const char* text :
-       {"", "[]", "3", "{", "{\"a\": 1}}", "{\"rope_theta\": 1e999}", "\xff\xfe"}) {
+  const std::pair<std::string, std::string> texts[] = {
+      {"", "is an empty file"},
+      {"[]", "is not a JSON object"},
+      {"3", "is not a JSON object"},
+      {"{", "is not valid JSON"},
+      {"{\"a\": 1}}", "is not valid JSON"},
+      {"{\"rope_theta\": NaN}", "config.json, byte 16"},
+      {"{\"rope_theta\": -Infinity}", "is not valid JSON"},
+      {"{\"rope_theta\": 1e999}", "a number that is too large"},
+      {"{\"rope_theta\": " + std::string(400, '9') + "}", "a number that is too large"},
+      {"\xff\xfe{", "is not valid JSON"},
+      {"{\"a\": \"\xff\"}", "is not valid JSON"},
+      {"{\"hidden_size\": 48, \"hidden_size\": 40}", "has the key `hidden_size` twice"},
+      {std::string(100000, '['), "nested too deeply"},
+  };
+  for (const auto& [text, words] : texts) {
     EXPECT_THAT(thrown([&] { parse_model_config(text, "m/config.json"); }),
-                AllOf(HasSubstr("not a JSON object"), HasSubstr("m/config.json")))
-        << text;
+                AllOf(HasSubstr(words), HasSubstr("m/config.json")))
+        << text.substr(0, 60);
   }
-  EXPECT_NE(thrown([] { parse_model_config(std::string(100000, '['), ""); }), "");
+}
+
+TEST(ModelConfig, WhatStandsInItsPlaceIsNamed) {
+  const std::pair<std::string, std::string> files[] = {
+      {"GGUF\3", "a GGUF file"},
+      {"PK\3\4", "a zip archive"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 726\n", "git lfs pull"},
+      {"<!DOCTYPE html><html>", "a web page"},
+  };
+  for (const auto& [text, words] : files) {
+    EXPECT_THAT(thrown([&] { parse_model_config(text, "m/config.json"); }),
+                AllOf(HasSubstr("is no JSON file"), HasSubstr(words), HasSubstr("m/config.json")));
+  }
+}
+
+TEST(ModelConfig, LongAndControllingTextIsShownSafely) {
+  const std::string long_key(100000, 'k');
+  EXPECT_LT(refusal(with(long_key, 1)).size(), 1000u);
+  EXPECT_LT(refusal(with("hidden_size", long_key)).size(), 1000u);
+  EXPECT_LT(refusal(with("hidden_act", long_key)).size(), 1000u);
+  for (const char* key : {"model_type", "hidden_act", "\x1b[2J"}) {
+    EXPECT_THAT(refusal(with(key, "\x1b[31mred")), Not(HasSubstr("\x1b"))) << key;
+  }
 }
 
 TEST(ModelConfig, FolderWithoutAConfigSaysWhatToName) {

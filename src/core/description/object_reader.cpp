@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/store/wording.h"
 #include "kha/core/error.h"
 #include "kha/core/nearest_name.h"
 
@@ -58,9 +59,9 @@ void ObjectReader::refuse_unknown() const {
   const std::vector<std::string> names(known_.begin(), known_.end());
   for (const auto& [key, value] : object_.items()) {
     if (known_.count(key)) continue;
-    fail({.what = "unknown key `" + key + "`" + did_you_mean(key, names),
+    fail({.what = "unknown key `" + shown(key) + "`" + did_you_mean(key, names),
           .where = where_,
-          .found = value.dump().substr(0, 80),
+          .found = shown(value.dump()),
           .next = "correct the name, or remove the key"});
   }
 }
@@ -70,12 +71,13 @@ void ObjectReader::wrong_type(const std::string& key, const std::string& expecte
   fail({.what = "`" + key + "` has the wrong type",
         .where = where_,
         .expected = expected,
-        .found = found.dump().substr(0, 80)});
+        .found = shown(found.dump()),
+        .next = "correct the value, or take the file that was saved with the weights"});
 }
 
 void ObjectReader::refuse(const std::string& what, const std::string& expected,
                           const std::string& found) const {
-  fail({.what = what, .where = where_, .expected = expected, .found = found});
+  fail({.what = what, .where = where_, .expected = expected, .found = shown(found)});
 }
 
 }  // namespace kha

@@ -84,18 +84,6 @@ void refuse_unsupported(ObjectReader& in) {
     in.refuse("dropout is not supported", "attention_dropout 0.0", fmt::format("{}", dropout));
 }
 
-json parse_object(const std::string& text, const std::string& where) {
-  refuse_deep_json(text, where);
-  json object = json::parse(text, nullptr, false);
-  if (object.is_discarded() || !object.is_object()) {
-    fail({.what = "this is not a JSON object",
-          .where = where,
-          .expected = "the config.json of a model",
-          .found = text.empty() ? "an empty file" : "`" + text.substr(0, 40) + "`"});
-  }
-  return object;
-}
-
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
@@ -152,7 +140,7 @@ void require_one_type(const ModelConfig& c, const std::string& type, const std::
 }  // namespace
 
 ModelConfig parse_model_config(const std::string& text, const std::string& where) {
-  const json object = parse_object(text, where);
+  const json object = parse_strict_json(text, where, "the model's configuration");
   ObjectReader in(object, where);
   ModelConfig c;
   const std::string type = read_type(in);

@@ -88,7 +88,8 @@ ShardIndex read_shard_index(const std::filesystem::path& path) {
       fail({.what = "the shard index names a shard that is no plain file name",
             .where = path.string() + ", tensor " + shown(tensor),
             .expected = "the name of a file beside the index",
-            .found = shown(name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))});
+            .found = shown(name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)),
+            .next = "download the index again, or correct the name"});
     }
     index.file_of.emplace(tensor, name.get<std::string>());
   }

@@ -2,9 +2,11 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/store/foreign_format.h"
 #include "core/store/wording.h"
 #include "kha/core/error.h"
 
@@ -15,6 +17,25 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t deepest = 100;
+constexpr const char* anew = "download, copy or write it again";
+
+// Foremost the pointers and error pages that stand in the place of a file of the same name.
+void refuse_foreign(std::string_view text, const std::filesystem::path& path,
+                    const std::string& kind) {
+  if (text.empty()) {
+    fail({.what = kind + " is an empty file",
+          .where = path.string(),
+          .cause = "an unfinished download or copy, or a full disk",
+          .next = anew});
+  }
+  const auto foreign = recognise_foreign_format(std::as_bytes(std::span(text.data(), text.size())));
+  if (text.starts_with('{') || !foreign) return;
+  fail({.what = kind + " is no JSON file",
+        .where = path.string(),
+        .expected = "JSON",
+        .found = foreign->name,
+        .next = foreign->next});
+}
 
 }  // namespace
 
@@ -38,6 +59,7 @@ void refuse_deep_json(std::string_view text, const std::string& where) {
 
 json parse_strict_json(std::string_view text, const std::filesystem::path& path,
                        const std::string& kind) {
+  refuse_foreign(text, path, kind);
   refuse_deep_json(text, path.string());
   std::vector<std::set<std::string>> open_objects;
   const auto reject_repeats = [&](int, json::parse_event_t event, json& parsed) {
@@ -60,16 +82,19 @@ json parse_strict_json(std::string_view text, const std::filesystem::path& path,
     fail({.what = kind + " is not valid JSON",
           .where = path.string() + ", byte " + std::to_string(error.byte),
           .found = shown(error.what()),
-          .cause = "the file is cut or was edited by hand"});
+          .cause = "the file is cut or was edited by hand",
+          .next = anew});
   } catch (const json::out_of_range& error) {
     fail({.what = kind + " holds a number that is too large",
           .where = path.string(),
-          .found = shown(error.what())});
+          .found = shown(error.what()),
+          .next = "correct the number"});
   }
   if (!value.is_object()) {
     fail({.what = kind + " is not a JSON object",
           .where = path.string(),
-          .found = value.type_name()});
+          .found = value.type_name(),
+          .next = anew});
   }
   return value;
 }

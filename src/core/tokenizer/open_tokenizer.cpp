@@ -19,10 +19,8 @@ using Json = JsonField::Json;
 Json parsed(const std::string& text, const fs::path& file) {
   refuse_deep_json(text, file.string());
   Json read = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (read.is_object()) return read;
-  fail({.what = "the tokenizer file is not a JSON object",
-        .where = file.string(),
-        .next = "name a tokenizer.json, or the folder that holds one"});
+  if (!read.is_object()) parse_strict_json(text, file, "the tokenizer file");  // says where
+  return read;
 }
 
 // Ids of another tokenizer would come out as other bytes, without an error.
