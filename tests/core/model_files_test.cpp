@@ -125,7 +125,10 @@ TEST(ModelFiles, FoldersWithoutWeightsSayWhatIsThere) {
   const TemporaryFolder folder;
   const auto error = [&] { return message_of([&] { ModelFiles::open(folder.path()); }); };
   expect_parts(error(), {"no model weights", "model.safetensors or"});
+  put(folder / "model-Q8_0.gguf", "GGUF\3");
+  expect_parts(error(), {"model-Q8_0.gguf is there", "kha does not read it", "safetensors model"});
   put(folder / "pytorch_model.bin", "PK\3\4");
+  std::filesystem::remove(folder / "model-Q8_0.gguf");
   expect_parts(error(), {"pytorch_model.bin is there", "pickle"});
   put(folder / "abc.incomplete", "");
   expect_parts(error(), {"abc.incomplete is there", "not finished"});

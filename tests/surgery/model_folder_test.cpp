@@ -48,6 +48,13 @@ TEST(ModelFolder, WhatIsNoModelIsRefused) {
   EXPECT_THAT(refusal(folder / "my-run"), HasSubstr("this run has no complete checkpoint"));
   EXPECT_THAT(refusal(folder.path()),
               AllOf(HasSubstr("there is no model here"), HasSubstr("neither")));
+  write_text(folder / "model.gguf", "GGUF");
+  EXPECT_THAT(refusal(folder / "model.gguf"),
+              AllOf(HasSubstr("a file stands where"), HasSubstr("a GGUF file"),
+                    HasSubstr("the folder of the safetensors model")));
+  write_text(folder / "model.safetensors", "x");
+  EXPECT_THAT(refusal(folder / "model.safetensors"),
+              AllOf(HasSubstr("a file stands where"), HasSubstr("give its folder")));
 }
 
 }  // namespace

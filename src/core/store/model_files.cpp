@@ -27,7 +27,10 @@ std::string likely_cause(const fs::path& folder) {
     if (name.ends_with(".incomplete") || name.ends_with(".part")) {
       return name + " is there: the download was not finished";
     }
-    if (name.starts_with("pytorch_model") && name.ends_with(".bin")) {
+    if (name.ends_with(".gguf")) {
+      cause =
+          name + " is there: GGUF is what `kha export --to gguf` writes, and kha does not read it";
+    } else if (name.starts_with("pytorch_model") && name.ends_with(".bin")) {
       cause = name + " is there: the model is in PyTorch's pickle format, not in safetensors";
     } else if (name.ends_with(".safetensors") && cause.empty()) {
       cause = name + " is there, but no index; give that file itself if it is the whole model";
@@ -50,7 +53,8 @@ fs::path file_in_folder(const fs::path& folder) {
     fail({.what = "the folder has no model weights",
           .where = folder.string(),
           .expected = std::string(single_name) + " or " + index_name,
-          .cause = likely_cause(folder)});
+          .cause = likely_cause(folder),
+          .next = "give the folder of the safetensors model"});
   }
   return folder / (single ? single_name : index_name);
 }
