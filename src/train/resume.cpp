@@ -7,12 +7,14 @@
 
 #include <algorithm>
 
+#include "core/store/wording.h"
 #include "kha/core/check_tensors.h"
 #include "kha/core/error.h"
 #include "kha/core/model_tokenizer.h"
 #include "kha/core/run_record.h"
 #include "model/model_io.h"
 #include "model/parameter_layout.h"
+#include "train/what_ran.h"
 
 namespace kha {
 namespace {
@@ -42,6 +44,24 @@ void check_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size,
         .expected = fmt::format("hash {:016x}", saved->hash()),
         .found = fmt::format("hash {:016x}", tokenizer.hash()),
         .next = "set data.tokenizer to " + folder.string()});
+}
+
+// A checkpoint of this run has moments of all that it trained, and of nothing else.
+void check_own_moments(const OptimizerMatch& match, const Session& session,
+                       const std::filesystem::path& folder) {
+  const auto& groups = read_checkpoint_config(folder).optimizer.groups;
+  std::vector<std::string> wrong;
+  for (const auto& spec : session.table) {
+    const bool frozen = groups[static_cast<size_t>(spec.role)].freeze;
+    const bool fresh = std::ranges::count(match.fresh, spec.name) > 0;
+    if (fresh && !frozen) wrong.push_back("none of " + spec.name);
+  }
+  for (const auto& name : match.unused) {
+    if (!session.parameters.find(name).defined()) wrong.push_back("some of " + name);
+  }
+  if (wrong.empty()) return;
+  refuse_moments(folder, "", "moments of every parameter that the run trains, and no others",
+                 listed(wrong, 4));
 }
 
 // A run that went back to this checkpoint and was stopped before the next one has it in its log.
@@ -114,10 +134,11 @@ std::vector<std::string> restore_session(Session& session, const std::filesystem
   for (const auto& [name, parameter] : stored_tensors(session.config.model, session.parameters)) {
     parameter.copy_(read_parameter(files, name));
   }
-  auto fresh = read_optimizer_state(folder, *session.optimizer).fresh;
+  const OptimizerMatch match = read_optimizer_state(folder, *session.optimizer);
+  check_own_moments(match, session, folder);
   state.ran = session.state.ran;
   session.state = std::move(state);
-  return fresh;
+  return match.fresh;
 }
 
 bool resume_session(Session& session, CheckpointStore& store, const ResumeRequest& request,

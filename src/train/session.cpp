@@ -18,6 +18,7 @@
 #include "model/initialise.h"
 #include "model/model_io.h"
 #include "model/parameter_layout.h"
+#include "train/what_ran.h"
 
 namespace kha {
 namespace {

@@ -1,17 +1,14 @@
 // Which implementation ran, as data: written into run and checkpoint, compared on resume.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "kha/core/run_config.h"
+#include "kha/core/training_state.h"
 #include "train/gradient.h"
 
 namespace kha {
-
-// Each of these changes bits: versions, device, dtype, threads, instruction set, knock plan.
-using WhatRan = std::map<std::string, std::string>;
 
 // Resolves precision, device and plan of a run. A missing device, or bf16 on a CUDA-less build, is
 // an Error; bf16 on a CPU without it adds a warning.

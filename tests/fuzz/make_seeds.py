@@ -106,6 +106,40 @@ def manifest_files():
     yield "outside", text(path="../../etc/passwd")
 
 
+STATE = {"version": 1, "step": 4, "tokens": 512, "seconds": 0.5,
+         "data": {"step": 4, "sequence_index": 16, "epoch": 0, "window_begin": 70},
+         "batches_left_out": 0, "ran": {"device": "cpu", "threads": "1"}}
+
+
+def state_files():
+    def text(**changes):
+        return json.dumps({**STATE, **changes}).encode()
+
+    yield "right", text()
+    yield "left-out", text(step=3, batches_left_out=1)
+    yield "before-there-was-going-back", json.dumps(
+        {key: value for key, value in STATE.items() if key != "batches_left_out"}).encode()
+    yield "later", text(version=2)
+    yield "negative", text(tokens=-1)
+    yield "cut", text()[:-9]
+
+
+def moments_files():
+    import numpy
+    from safetensors.numpy import save
+
+    def moments(name, shape, square=0.25):
+        return {"mean." + name: numpy.full(shape, 0.5, "float32"),
+                "square." + name: numpy.full(shape, square, "float32"),
+                "steps." + name: numpy.array(4, "float32")}
+
+    whole = {**moments("a", (2, 3)), **moments("b.weight", (4,))}
+    yield "whole", save(whole, {"format": "pt"})
+    yield "negative", save(moments("a", (2,), square=-1))
+    yield "alone", save({"mean.a": whole["mean.a"]})
+    yield "half", save({**whole, "mean.a": whole["mean.a"].astype("float16")})
+
+
 def run_files():
     for file in sorted((ROOT / "configs").glob("*.toml")):
         yield file.stem, file.read_bytes()
@@ -159,6 +193,7 @@ def zstd_pack(data):
 SEEDS = {
     "safetensors": safetensors_files, "header": header_files, "index": index_files,
     "config": config_files, "tokenizer": tokenizer_files, "manifest": manifest_files,
+    "state": state_files, "moments": moments_files,
     "run": run_files, "metrics": metrics_files, "shard": shard_files,
     "lines": lambda: line_files({"text": TEXT}, {"id": 3, "text": None}),
     "prompts": lambda: line_files({"p": "why?", "a": TEXT}, {"a": "yes", "p": ""}),

@@ -21,6 +21,7 @@
 #include "kha/core/run_record.h"
 #include "kha/core/token_shard.h"
 #include "kha/core/tokenizer.h"
+#include "kha/core/training_state.h"
 
 namespace kha::fuzz {
 namespace {
@@ -147,6 +148,31 @@ void read_manifest_of(Bytes bytes) {
   }
 }
 
+// A folder of its own: a manifest beside it would have to be of its step.
+const fs::path& trainer_folder() {
+  static const fs::path made = [] {
+    fs::create_directories(folder() / "checkpoint" / "trainer");
+    return fs::path("checkpoint") / "trainer";
+  }();
+  return made;
+}
+
+void read_state(Bytes bytes) {
+  put(trainer_folder() / "state.json", bytes);
+  const TrainingState state = read_training_state(folder() / "checkpoint");
+  require(state.step >= 0 && state.batch() == state.data.step, "a step that is not the data's");
+  const std::string written = to_json(state);
+  put(trainer_folder() / "state.json",
+      std::span(reinterpret_cast<const std::uint8_t*>(written.data()), written.size()));
+  require(to_json(read_training_state(folder() / "checkpoint")) == written,
+          "what is written is read as something else");
+}
+
+void read_moments(Bytes bytes) {
+  put(trainer_folder() / "optimizer.safetensors", bytes);
+  touch(open_moments(folder() / "checkpoint"));
+}
+
 void read_run(Bytes bytes) { to_toml(read_run_config(put("config.toml", bytes), {})); }
 
 void read_metrics(Bytes bytes) {
@@ -231,6 +257,8 @@ const std::vector<Target>& targets() {
                                        {"config", accepts<read_config>},
                                        {"tokenizer", accepts<read_tokenizer>},
                                        {"manifest", accepts<read_manifest_of>},
+                                       {"state", accepts<read_state>},
+                                       {"moments", accepts<read_moments>},
                                        {"run", accepts<read_run>},
                                        {"metrics", accepts<read_metrics>},
                                        {"shard", accepts<read_shard>},
