@@ -29,6 +29,13 @@ char* up_to(char* address, std::size_t unit) {
 
 }  // namespace
 
+void UseCount::add(std::int64_t bytes) {
+  const std::int64_t now = now_.fetch_add(bytes) + bytes;
+  std::int64_t peak = peak_;
+  while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+  }
+}
+
 Arena::Arena(std::size_t reserve, std::size_t keep) : keep_(keep) {
   for (std::size_t bytes = up_to(reserve, growth); bytes >= growth; bytes /= 2) {
     void* const region = mmap(nullptr, bytes + huge_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -71,8 +78,7 @@ void* Arena::take_free(std::size_t bytes) {
   if (cut) add_free(block->first + bytes, rest, std::min(rest, block->second.kept));
   if (!cut) bytes = block->second.bytes;
   block->second = {.bytes = bytes, .kept = bytes, .free = false};
-  counts_.bytes_in_use += static_cast<std::int64_t>(bytes);
-  counts_.peak_in_use = std::max(counts_.peak_in_use, counts_.bytes_in_use);
+  use_.add(static_cast<std::int64_t>(bytes));
   return block->first;
 }
 
@@ -95,7 +101,7 @@ void Arena::give(void* address) {
   const std::lock_guard lock(mutex_);
   auto block = blocks_.find(static_cast<char*>(address));
   assert(block != blocks_.end() && !block->second.free && "a block is given back once");
-  counts_.bytes_in_use -= static_cast<std::int64_t>(block->second.bytes);
+  use_.add(-static_cast<std::int64_t>(block->second.bytes));
   block = add_free(block->first, block->second.bytes, block->second.kept);
   join_with_next(block);
   if (block != blocks_.begin()) join_with_next(std::prev(block));
@@ -165,14 +171,13 @@ void Arena::lower_top() {
   touched_ = std::min(touched_, top);
 }
 
-void Arena::reset_peak() {
-  const std::lock_guard lock(mutex_);
-  counts_.peak_in_use = counts_.bytes_in_use;
-}
+void Arena::reset_peak() { use_.reset_peak(); }
 
 ArenaCounts Arena::counts() const {
   const std::lock_guard lock(mutex_);
   ArenaCounts counts = counts_;
+  counts.bytes_in_use = use_.now();
+  counts.peak_in_use = use_.peak();
   counts.bytes_held = counts.bytes_in_use + static_cast<std::int64_t>(kept_free_);
   return counts;
 }

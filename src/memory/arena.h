@@ -7,6 +7,7 @@
 // huge pages by advice, which makes a first touch hundreds of times rarer.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,6 +24,18 @@ struct ArenaCounts {
   std::int64_t requests = 0;         // blocks taken
   std::int64_t hits = 0;             // of these, served without asking the system
   std::int64_t system_requests = 0;  // calls that took address space into use or gave pages back
+};
+
+// Bytes that are in use now and were at most; safe to use from several threads without a lock.
+class UseCount {
+ public:
+  void add(std::int64_t bytes);
+  void reset_peak() { peak_ = now_.load(); }
+  std::int64_t now() const { return now_; }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  std::atomic<std::int64_t> now_ = 0, peak_ = 0;
 };
 
 // Safe to use from several threads.
@@ -42,6 +55,9 @@ class Arena {
   void give(void* block);
   // Whether the address is one of this arena's.
   bool owns(const void* address) const;
+
+  // Counts bytes that lie elsewhere as in use too, or no longer (below 0).
+  void count_outside(std::int64_t bytes) { use_.add(bytes); }
 
   // Gives the pages of every free block back to the system, and the address space behind the last
   // block in use.
@@ -76,7 +92,8 @@ class Arena {
   mutable std::mutex mutex_;
   Blocks blocks_;
   std::set<std::pair<std::size_t, char*>> free_;  // by size, then address
-  ArenaCounts counts_;
+  UseCount use_;
+  ArenaCounts counts_;  // but for what is in use
 };
 
 }  // namespace kha

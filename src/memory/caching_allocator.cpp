@@ -25,21 +25,43 @@ Arena& arena() {
   return *whole;
 }
 
+// In front of a block outside the arena, to be known again when it is freed: its size, in as many
+// bytes as torch aligns to.
+constexpr std::size_t header = c10::gAlignment;
+static_assert(header >= sizeof(std::int64_t));
+
+std::int64_t& size_of(void* start) { return *static_cast<std::int64_t*>(start); }
+
+void* take_outside(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* const start = c10::alloc_cpu(bytes + header);
+  size_of(start) = static_cast<std::int64_t>(bytes);
+  arena().count_outside(size_of(start));
+  return static_cast<char*>(start) + header;
+}
+
+void free_outside(void* block) {
+  if (!block) return;
+  void* const start = static_cast<char*>(block) - header;
+  arena().count_outside(-size_of(start));
+  c10::free_cpu(start);
+}
+
 void free_block(void* block) {
   if (arena().owns(block))
     arena().give(block);
   else
-    c10::free_cpu(block);
+    free_outside(block);
 }
 
 void* take_block(std::size_t bytes) {
-  if (bytes < least_arena_bytes) return c10::alloc_cpu(bytes);
+  if (bytes < least_arena_bytes) return take_outside(bytes);
   if (void* const block = arena().take(bytes)) return block;
   try {
-    return c10::alloc_cpu(bytes);
+    return take_outside(bytes);
   } catch (const c10::Error&) {
     arena().release();  // what is free may be what is missing; if not, the error is torch's own
-    return c10::alloc_cpu(bytes);
+    return take_outside(bytes);
   }
 }
 

@@ -22,7 +22,8 @@ constexpr std::size_t least_arena_bytes = 64 << 10;
 void choose_allocator(const std::string& name);
 std::string chosen_allocator();
 
-// Counts of the arena; all 0 until a first tensor came from it.
+// Counts of the arena; all 0 until a first tensor came from it. What is in use counts the small
+// blocks too, so that a model of many small tensors is counted whole.
 ArenaCounts arena_counts();
 // Gives back what is free, and lets the peak start anew.
 void release_free_memory();

@@ -41,6 +41,17 @@ TEST_F(CachingAllocator, SmallAndEmptyTensorsDoNot) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small.data_ptr()) % 64, 0u);
 }
 
+TEST_F(CachingAllocator, SmallTensorsAreCountedToTheByte) {
+  release_free_memory();
+  const std::int64_t before = in_use();
+  {
+    const at::Tensor x = at::empty({100}), y = at::empty({7}, at::kByte);
+    EXPECT_EQ(in_use() - before, 407);
+  }
+  EXPECT_EQ(in_use(), before);
+  EXPECT_EQ(arena_counts().peak_in_use, before + 407);
+}
+
 TEST_F(CachingAllocator, ATensorOutlivesAChangeOfAllocator) {
   const std::int64_t before = in_use();
   at::Tensor cached = at::ones({1 << 20});
@@ -77,7 +88,8 @@ TEST_F(CachingAllocator, MoreThanThereIsIsTorchsOwnErrorWithTheSize) {
     at::empty({int64_t{1} << 50}, at::kFloat);
     FAIL() << "a petabyte was given out";
   } catch (const std::exception& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr(std::to_string(int64_t{1} << 52)));
+    // With the size that stands in front of a block outside the arena.
+    EXPECT_THAT(error.what(), testing::HasSubstr(std::to_string((int64_t{1} << 52) + 64)));
   }
   EXPECT_EQ(at::ones({1 << 20}).sum().item<double>(), 1 << 20);
 }
