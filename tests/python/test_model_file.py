@@ -7,8 +7,8 @@ import shutil
 import pytest
 import torch
 from hf_models import IDS, write_model
-from model_file_models import (AUTO_MAP, CODE, KINDS, LEGAL, PARTS, SIZES, description, engine,
-                               logits, their_model, write_folder)
+from model_file_models import (AUTO_MAP, CODE, KINDS, LEGAL, PARTS, SIGMOID, SIZES, SOFTMAX,
+                               description, engine, logits, their_model, write_folder)
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -76,6 +76,8 @@ def test_what_the_model_file_does_not_compute_is_refused(folder_of, changes, wor
         config_class(**json.loads((folder / "config.json").read_text()) | changes)
 
 
+LOGIT_SCALE = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=64, mscale=1.0,
+                   mscale_all_dim=1.0)
 FAMILIES = {
     "llama": (dict(base="llama", v="mlp"), {}),
     "qwen2": (dict(base="qwen2", q="mlp", v="linear"), dict(attention_bias=True)),
@@ -86,11 +88,24 @@ FAMILIES = {
         original_max_position_embeddings=64))),
     "yarn scaling": (dict(k="mlp"), dict(rope_scaling=dict(
         rope_type="yarn", factor=8.0, original_max_position_embeddings=64))),
+    "groups by the sum of two": (dict(base="glm4_moe", v="mlp"), SIGMOID | dict(
+        n_routed_experts=12, num_experts_per_tok=3, n_group=4, topk_group=2)),
+    "groups by the largest": (dict(base="qwen3_moe", v="mlp"), SOFTMAX | dict(
+        num_experts=9, n_group=3, topk_group=1, mlp_only_layers=[0])),
+    "groups in latent attention": (
+        dict(base="glm4_moe", attention="mla", **PARTS["mla"]), SIGMOID | dict(
+            num_key_value_heads=6, n_routed_experts=8, n_group=4, topk_group=1)),
+    "a scale of the logits": (dict(attention="mla", k="linear", **PARTS["mla"]), dict(
+        num_key_value_heads=6, rope_scaling=LOGIT_SCALE)),
+    "a scale of the logits of latent heads": (
+        dict(attention="gla", v="linear", **PARTS["gla"]), dict(
+            num_key_value_heads=6, rope_scaling=LOGIT_SCALE | dict(mscale=0.7))),
+    "a logit scale that others leave out": (dict(v="mlp"), dict(rope_scaling=LOGIT_SCALE)),
 }
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_families_and_rotary_scaling(kha, tmp_path, family):
+def test_families_groups_of_experts_and_rotary_scaling(kha, tmp_path, family):
     own, changes = FAMILIES[family]
     config = {**SIZES, **changes, "num_hidden_layers": 2, "kha": own, "model_type": "kha",
               "auto_map": AUTO_MAP}
