@@ -105,9 +105,17 @@ class KhaAttention(nn.Module):
         kept = [each.transpose(1, 2) for each in kept]
         if cache is not None:
             kept = self.cached(kept, cache, cache_kwargs or {})
-        key, value = self.form(*kept)
-        made, weights = self.attend(query.transpose(1, 2), key, value, attention_mask, **kwargs)
+        over = self.over if cache is None else self.over_cached
+        made, weights = over(query.transpose(1, 2), kept, attention_mask, **kwargs)
         return self.o_proj(self.gathered(made)), weights
+
+    def over(self, query, kept, mask, **kwargs):
+        """Attention of query [B, H, T, ...] over what is kept of all positions, each [B, heads, S,
+        width] -> [B, T, H, D_v] and the weights."""
+        return self.attend(query, *self.form(*kept), mask, **kwargs)
+
+    def over_cached(self, query, kept, mask, **kwargs):
+        return self.over(query, kept, mask, **kwargs)
 
     def cached(self, kept, cache, how):
         """What is kept of all positions. A cache has one number of heads for its two tensors:

@@ -2,13 +2,15 @@
 
 x -> kv_a -> norm -> latents, which alone are cached, and one rotated key. Keys and values are
 products of the latents (kv_b, head by head: D rows of the key, then D_v of the value), each
-followed by its map. They are formed from the cache in every step.
+followed by its map. Of a whole text they are formed. A step with a cache forms none of them: its
+queries and its sums go through the latents instead (arXiv 2405.04434, section 2.1.3).
 """
 
 import torch
+from torch import nn
 
-from .attention_kha import KhaAttention
-from .layers_kha import KhaRMSNorm, add_map, knocked, wide
+from .attention_kha import KhaAttention, scores_by_key_head, sums_by_key_head, weights_of
+from .layers_kha import KhaLinearMap, KhaRMSNorm, add_map, knocked, wide
 from .rotary_kha import logit_scale
 
 
@@ -22,6 +24,17 @@ class KhaLatentNorm(KhaRMSNorm):
         values = x.to(wide(x.dtype))
         normed = values * torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + self.eps)
         return self.weight.view(x.shape[-2:]) * normed.to(x.dtype)
+
+
+def holds_its_matrix(module, kinds, x):
+    """Whether the products of a module are those of its weight as it stands: no quantised one, no
+    adapter beside it, nothing that lies elsewhere until it is called."""
+    weight = module.weight
+    return (
+        type(module) in kinds
+        and type(weight) is nn.Parameter
+        and (weight.dtype, weight.device) == (x.dtype, x.device)
+    )
 
 
 class KhaLatentAttention(KhaAttention):
@@ -86,3 +99,39 @@ class KhaLatentAttention(KhaAttention):
         value = knocked(self, "v", value).transpose(1, 2)
         turned = turned.expand(-1, plain.shape[1], -1, -1)
         return torch.cat((plain, turned), dim=-1), value
+
+    def over_cached(self, query, kept, mask, **kwargs):
+        if self.goes_through_latents(query, kept[1], mask):
+            return self.through_latents(query, *kept, mask)
+        return self.over(query, kept, mask, **kwargs)
+
+    def goes_through_latents(self, query, latent, mask):
+        """Whether it is possible, and fewer products than forming keys and values of S positions
+        for T queries. Fused kernels know no heads as wide as a latent; their masks are their own,
+        and sdpa's mask of a whole text may be none."""
+        if self.config._attn_implementation not in (None, "eager", "sdpa") or self.training:
+            return False
+        queries, positions = query.shape[2], latent.shape[2]
+        if mask is None and queries > 1:
+            return False
+        matrix = self.latent_width * (self.head_dim + self.value_width)
+        wider = 2 * self.latent_width - self.head_dim - self.value_width
+        if queries * (positions * wider + matrix) >= positions * matrix:
+            return False
+        key_map = getattr(self, "knock_k", None)
+        return holds_its_matrix(self.kv_b_proj, (nn.Linear,), latent) and (
+            key_map is None or holds_its_matrix(key_map, (KhaLinearMap,), latent)
+        )
+
+    def through_latents(self, query, turned, latent, mask):
+        """q . M W c = (W^T M^T q) . c, and the sum over values is W of the sum over latents."""
+        matrix = self.kv_b_proj.weight.view(-1, self.head_dim + self.value_width, self.latent_width)
+        of_keys, of_values = matrix.split((self.head_dim, self.value_width), dim=1)
+        plain, rotated = query.split((self.head_dim, self.turned_width), dim=-1)
+        if hasattr(self, "knock_k"):
+            plain = plain @ self.knock_k.weight
+        scores = scores_by_key_head(plain @ of_keys, latent) + scores_by_key_head(rotated, turned)
+        weights = weights_of(scores, mask, self.scaling).to(latent.dtype)
+        sums = sums_by_key_head(weights, latent)  # [B, T, H, d_c]
+        value = torch.einsum("bthc,hdc->bthd", sums, of_values)
+        return knocked(self, "v", value), weights
