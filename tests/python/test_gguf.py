@@ -180,6 +180,8 @@ def with_tokenizer(tmp_path, kind, **changes):
 @pytest.mark.parametrize("kind, pre, adds", [("gpt2", "gpt-2", False), ("qwen2", "qwen2", False),
                                              ("qwen3.5", "qwen35", False),
                                              ("llama3", "llama-bpe", True),
+                                             ("deepseek 3", "deepseek-v3", False),
+                                             ("o200k", "granite-embed-multi-97m", False),
                                              ("inverted", "qwen2", False)])
 def test_split_patterns_have_the_name_that_llama_cpp_gives_them(kha, tmp_path, kind, pre, adds):
     tokenizer = with_tokenizer(tmp_path, kind)
@@ -200,7 +202,7 @@ def test_split_patterns_have_the_name_that_llama_cpp_gives_them(kha, tmp_path, k
     assert keys["tokenizer.chat_template"] == "{{ messages }}"
 
 
-@pytest.mark.parametrize("kind", ["o200k", "deepseek", "gpt2 with a blank before", "llama2",
+@pytest.mark.parametrize("kind", ["deepseek", "gpt2 with a blank before", "llama2",
                                   "merged with next", "words and symbols"])
 def test_a_tokenizer_that_llama_cpp_does_not_have_is_refused_early(kha, tmp_path, kind):
     with_tokenizer(tmp_path, kind)

@@ -21,6 +21,11 @@ O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTIONS}?"
          rf"|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTIONS}?"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + NEWLINES)
 DEEPSEEK = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"]
+DEEPSEEK3 = [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+             r'[!"#$%&' r"'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
+             r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*" + NEWLINES]
+# Its file has the line breaks themselves.
+DEEPSEEK3[2] = DEEPSEEK3[2].replace(r"\r", "\r").replace(r"\n", "\n")
 PACKAGES = Path(sysconfig.get_path("purelib"))
 
 
@@ -149,6 +154,7 @@ KINDS = {
     "o200k": lambda: byte_level([split(O200K), plain_bytes()]),
     "deepseek": lambda: byte_level(
         [*map(split, DEEPSEEK), pre_tokenizers.Digits(True), plain_bytes()]),
+    "deepseek 3": lambda: byte_level([*map(split, DEEPSEEK3), plain_bytes()]),
     "digits and punctuation": lambda: byte_level(
         [pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Digits(False), plain_bytes()]),
     "words and symbols": lambda: byte_level([pre_tokenizers.Whitespace(), plain_bytes()]),
