@@ -18,6 +18,10 @@
 namespace kha::cli {
 namespace {
 
+// Exit code of `--verify` where the other program is not installed: scripts that go on after a
+// check must not take a file that was never checked for one that passed.
+constexpr int not_verified = 3;
+
 struct Options {
   std::string model, out, to, dtype;
   ExportOptions how;
@@ -123,7 +127,10 @@ int run_gguf(const Options& options) {
   auto json = gguf_json(options, written);
   json["verification"] = proof.json;
   fmt::print("{}", options.json ? json.dump(2) + "\n" : proof.text);
-  if (options.json && options.verify && proof.json.is_null()) fmt::print(stderr, "{}", proof.text);
+  if (options.verify && proof.json.is_null()) {
+    if (options.json) fmt::print(stderr, "{}", proof.text);
+    return not_verified;
+  }
   return static_cast<int>(proof.equal ? ExitCode::good : ExitCode::check_failed);
 }
 
@@ -168,7 +175,8 @@ std::function<int()> add(CLI::App& app) {
                "do not fold linear maps: a model with its model file (trust_remote_code)");
   CLI::Option* verify = app.add_flag(
       "--verify", options->verify,
-      "load the result in transformers or llama.cpp and compare log-probabilities and greedy text");
+      "load the result in transformers or llama.cpp and compare log-probabilities and greedy text; "
+      "exit code 1: not equal, 3: llama-cpp-python is not installed");
   app.add_option("--text", options->text,
                  "a text file or folder to verify on, may be repeated; none: a file of the model")
       ->needs(verify)

@@ -93,10 +93,12 @@ std::string verdict(const Json& found, bool equal) {
 }
 
 ExportProof no_proof() {
-  return {true,
-          "not verified: llama-cpp-python is not installed in kha's Python\n"
-          "  next: make test-interop ARGS=--install, or pip install llama-cpp-python there\n",
-          nullptr};
+  return {
+      false,
+      "NOT VERIFIED: the file is written, and llama-cpp-python is not installed in kha's Python\n"
+      "  next: make test-interop ARGS=--install, or pip install llama-cpp-python there; then "
+      "remove the file and export again\n",
+      nullptr};
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace kha::cli {
 void require_gguf_verifiers();
 
 // Log-probabilities of the first tokens of a text, a greedy continuation with a cache in float32,
-// and the ids of some 200 texts in both tokenizers. The proof's json is null and `equal` true where
-// llama-cpp-python is not installed; the text says so. Errors: as verify_export.
+// and the ids of some 200 texts in both tokenizers. The proof's json is null where llama-cpp-python
+// is not installed; the text says so. Errors: as verify_export.
 ExportProof verify_gguf(const std::filesystem::path& model, const std::filesystem::path& file,
                         const GgufFile& written, const std::string& dtype,
                         const std::vector<std::string>& text);

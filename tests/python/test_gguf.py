@@ -269,7 +269,7 @@ ANSWER = dict(version="llama.cpp 0", float32=1e-6, from_float64=1e-6, mean=1e-7,
     ({}, 0), ({"from_float64": 1.1e-4}, 1), ({"from_float64": 0.9e-4}, 0),
     ({"mean": 1.1e-4}, 1),
     ({"texts_differ": [{"text": "a b", "ids": [1], "theirs": [2]}]}, 1),
-    ({"continuation_agrees": False, "first_difference": 3, "gap": 0.5}, 1), (None, 0)])
+    ({"continuation_agrees": False, "first_difference": 3, "gap": 0.5}, 1), (None, 3)])
 def test_what_the_program_makes_of_the_companion(kha, tmp_path, change, code):
     """With a companion that finds a difference, or no llama.cpp (None)."""
     write_model(tmp_path / "in")
@@ -292,5 +292,10 @@ def test_what_the_program_makes_of_the_companion(kha, tmp_path, change, code):
     if change == {}:
         assert ("1e-06 from float64 (limit 0.0001), mean 1e-07 (limit 0.0001), over 9 positions"
                 in result.stdout)
-    assert ("not verified: llama-cpp-python is not installed" in result.stdout) == (change is None)
+    if change is None:
+        last = result.stdout[result.stdout.index("NOT VERIFIED: "):].splitlines()
+        assert "llama-cpp-python is not installed" in last[0]
+        assert last[1].startswith("  next: make test-interop ARGS=--install")
+    else:
+        assert "NOT VERIFIED" not in result.stdout
     assert (tmp_path / "out.gguf").exists()
