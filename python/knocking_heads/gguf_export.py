@@ -51,7 +51,7 @@ def write(plain: Path, out: Path, dtype: str, name: str) -> dict:
 
 
 def tokenizer_facts(vocabulary: Vocabulary) -> dict:
-    return {"pre": vocabulary.pre, "tokens": len(vocabulary.tokens),
+    return {"pre": "SentencePiece" if vocabulary.scores else vocabulary.pre, "tokens": len(vocabulary.tokens),
             "unused": vocabulary.padding, "merges": len(vocabulary.merges),
             "marks": vocabulary.marks, "adds_bos": vocabulary.adds["bos"],
             "normalises": vocabulary.normalises,

@@ -202,6 +202,46 @@ def test_split_patterns_have_the_name_that_llama_cpp_gives_them(kha, tmp_path, k
     assert keys["tokenizer.chat_template"] == "{{ messages }}"
 
 
+def test_pieces_have_the_scores_of_their_merges(kha, tmp_path):
+    tokenizer = with_tokenizer(tmp_path, "llama2, every split")
+    assert "pre SentencePiece, " in written(kha, tmp_path)
+    keys, count = keys_of(tmp_path / "out.gguf"), tokenizer.get_vocab_size()
+    assert keys["tokenizer.ggml.model"] == "llama" and keys["tokenizer.ggml.add_space_prefix"]
+    assert "tokenizer.ggml.merges" not in keys
+    tokens, scores = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.scores"]
+    assert tokens[:count] == [tokenizer.id_to_token(id) for id in range(count)]
+    joined = ["".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
+    place = {piece: number for number, piece in enumerate(dict.fromkeys(joined))}
+    assert [scores[tokens.index(piece)] for piece in place] == [-number for number in place.values()]
+    types = keys["tokenizer.ggml.token_type"]
+    assert types[0] == 2 and types[1] == types[2] == 3  # unknown, control
+    assert all(types[tokens.index(f"<0x{byte:02X}>")] == 6 for byte in range(256))
+    assert types[count:] == [5] * 7
+    assert keys["tokenizer.ggml.add_bos_token"] is True
+    assert keys["tokenizer.ggml.bos_token_id"] == 1
+    assert keys["tokenizer.ggml.unknown_token_id"] == 0
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda file: file["model"]["merges"].pop(), "joins two pieces that this tokenizer leaves"),
+    (lambda file: file["model"].update(merges=sorted(file["model"]["merges"])),
+     "the merges of a piece do not stand together"),
+    (lambda file: file.update(normalizer=None), "puts one blank in front of a text"),
+    (lambda file: file.update(pre_tokenizer=dict(type="Whitespace")), "cuts nothing before"),
+    (lambda file: file["model"]["vocab"].update({"no byte": file["model"]["vocab"].pop("<0x07>")}),
+     "no <0x07>"),
+    (lambda file: file["model"].update(ignore_merges=True), "model.ignore_merges")])
+def test_pieces_that_llama_cpp_would_join_otherwise_are_refused(kha, tmp_path, change, words):
+    with_tokenizer(tmp_path, "llama2, every split")
+    file = json.loads((tmp_path / "in/tokenizer.json").read_text())
+    change(file)
+    (tmp_path / "in/tokenizer.json").write_text(json.dumps(file))
+    result = subprocess.run([BIN / "kha-gguf-export", "--check-tokenizer", tmp_path / "in",
+                             "--rows", "2000"], capture_output=True, text=True)
+    assert result.returncode == 2 and words in result.stderr, result.stderr
+    assert "tokenizer.json, " in result.stderr and "kha export --to hf" in result.stderr
+
+
 @pytest.mark.parametrize("kind", ["deepseek", "gpt2 with a blank before", "llama2",
                                   "merged with next", "words and symbols"])
 def test_a_tokenizer_that_llama_cpp_does_not_have_is_refused_early(kha, tmp_path, kind):
@@ -209,7 +249,8 @@ def test_a_tokenizer_that_llama_cpp_does_not_have_is_refused_early(kha, tmp_path
     (tmp_path / "in/model.safetensors").unlink()  # so early that no tensor is looked at
     result = export(kha, tmp_path / "in", tmp_path / "out.gguf")
     assert result.returncode == 2, result.stdout + result.stderr
-    assert "kha tokenizer train --split" in result.stderr
+    assert "kha tokenizer train --split" in result.stderr or kind == "llama2"
+    assert "kha export --to hf" in result.stderr
     assert "tokenizer.json, " in result.stderr and "no GGUF file was written" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 

@@ -120,7 +120,7 @@ def test_a_plain_deepseek_is_that_of_transformers(tmp_path, monkeypatch, changes
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "qwen2", "qwen3.5", "llama3", "inverted",
-                                  "deepseek 3", "o200k"])
+                                  "deepseek 3", "o200k", "llama2, every split"])
 def test_two_hundred_texts_have_the_same_ids(kha, tmp_path, text, kind):
     tokenizer = KINDS[kind]()
     write_model(tmp_path / "in", vocab_size=tokenizer.get_vocab_size() + 7, eos_token_id=0)

@@ -132,6 +132,19 @@ def sentencepiece(pre_tokenizer=None, decoder=None):
     return tokenizer
 
 
+def with_every_split(tokenizer):
+    """Every way to make a piece of two others is a merge, in the order of the pieces, as files that
+    were made of SentencePiece's have it."""
+    file = json.loads(tokenizer.to_str())
+    ids = file["model"]["vocab"]
+    learned = sorted({"".join(pair) for pair in file["model"]["merges"]}, key=ids.get)
+    splits = ([(piece[:at], piece[at:]) for at in range(1, len(piece))] for piece in learned)
+    file["model"]["merges"] = [list(pair) for pairs in splits for pair in sorted(
+        (pair for pair in pairs if pair[0] in ids and pair[1] in ids),
+        key=lambda pair: (ids[pair[0]], ids[pair[1]]))]
+    return Tokenizer.from_str(json.dumps(file))
+
+
 def llama3():
     tokenizer = byte_level([split(LLAMA3), plain_bytes()])
     file = json.loads(tokenizer.to_str())
@@ -163,6 +176,7 @@ KINDS = {
     "merged with next": lambda: byte_level([split(r"[\s\p{P}]+", "merged_with_next"), plain_bytes()]),
     "empty matches": lambda: byte_level([split(r"(?=(\p{N}{3})+(?!\p{N}))"), plain_bytes()]),
     "llama2": sentencepiece,
+    "llama2, every split": lambda: with_every_split(sentencepiece()),
     "mistral": lambda: sentencepiece(pre_tokenizers.Metaspace("▁", "first", False)),
     "metaspace": lambda: sentencepiece(pre_tokenizers.Metaspace("▁", "always", True),
                                        decoders.Metaspace("▁", "always", True)),

@@ -6,6 +6,7 @@ from pathlib import Path
 import gguf
 from user_error import UserError
 
+from .pieces import has_pieces, scores_and_types
 from .plain_folder import read_json
 from .split_pattern import REMEDY, pre_name
 from .strict_keys import KeyWriter
@@ -25,14 +26,14 @@ class Vocabulary:
     padding: int  # rows of the model behind the tokenizer's last id
     normalises: bool = False  # text to NFC first
     warnings: list[str] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)  # of pieces, which have no merges
 
     def add_keys(self, writer: KeyWriter) -> None:
-        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_model("llama" if self.scores else "gpt2")
         writer.add_tokenizer_pre(self.pre)
         writer.add_token_list(self.tokens)
         writer.add_token_types(self.types)
-        writer.add_key_value(gguf.Keys.Tokenizer.MERGES, self.merges, gguf.GGUFValueType.ARRAY,
-                             gguf.GGUFValueType.STRING)
+        self.add_joins(writer)
         for name, add in (("eos", writer.add_eos_token_id), ("bos", writer.add_bos_token_id),
                           ("pad", writer.add_pad_token_id)):
             if name in self.marks:
@@ -42,15 +43,25 @@ class Vocabulary:
         if self.chat_template:
             writer.add_chat_template(self.chat_template)
 
+    def add_joins(self, writer: KeyWriter) -> None:
+        if not self.scores:
+            writer.add_key_value(gguf.Keys.Tokenizer.MERGES, self.merges, gguf.GGUFValueType.ARRAY,
+                                 gguf.GGUFValueType.STRING)
+            return
+        writer.add_token_scores(self.scores)
+        writer.add_add_space_prefix(True)
+        unknown = int(gguf.TokenType.UNKNOWN)
+        if unknown in self.types:
+            writer.add_unk_token_id(self.types.index(unknown))
+
 
 def refuse(what: str, where: str, found: str) -> None:
     raise UserError(what, where=f"tokenizer.json, {where}", found=found, next=REMEDY)
 
 
 def check_model(model: dict) -> None:
-    if model.get("type", "BPE") != "BPE" or model.get("byte_fallback"):
-        refuse("this kind of tokenizer is not written as GGUF", "model",
-               "byte fallback" if model.get("byte_fallback") else model.get("type"))
+    if model.get("type", "BPE") != "BPE":
+        refuse("this kind of tokenizer is not written as GGUF", "model", model["type"])
     for key in ("continuing_subword_prefix", "end_of_word_suffix", "unk_token", "dropout"):
         if model.get(key):
             refuse("llama.cpp has no such part of a tokenizer", f"model.{key}", str(model[key]))
@@ -160,15 +171,20 @@ def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
     """Of a folder with tokenizer.json, for a model of so many rows."""
     file = read_json(folder / "tokenizer.json")
     warnings: list[str] = []
-    check_model(file["model"])
-    normalises = check_normaliser(file, warnings)
+    pieces, normalises, scores = has_pieces(file), False, []
+    if not pieces:
+        check_model(file["model"])
+        normalises = check_normaliser(file, warnings)
     tokens, types = listed_tokens(file, rows, warnings)
+    if pieces:
+        scores, types = scores_and_types(file, tokens, types, warnings)
     ids = {text: id for id, text in enumerate(tokens)}
     put = around(file)
     marks = mark_ids(folder, ids, put)
     if "eos" not in marks:
         warnings.append("the model names no end mark (eos_token_id): llama.cpp then takes id 11")
     adds = {side: text is not None for side, text in put.items()}
-    return Vocabulary(pre_name(file), tokens, types, merge_lines(file["model"]), marks, adds,
+    return Vocabulary("default" if pieces else pre_name(file), tokens, types,
+                      [] if pieces else merge_lines(file["model"]), marks, adds,
                       template_of(folder), types.count(int(gguf.TokenType.UNUSED)), normalises,
-                      warnings)
+                      warnings, scores)
