@@ -137,10 +137,11 @@ _NOT_SETTINGS = ["kha", "auto_map", "architectures", "model_type", "transformers
 
 
 def _rotary(description: dict[str, Any]) -> dict[str, Any]:
-    """Either spelling; what the newer one says wins."""
-    rotary = dict(description.get("rope_scaling") or {})
-    if "type" in rotary:
-        rotary.setdefault("rope_type", rotary.pop("type"))
-    rotary.setdefault("rope_type", "default")
-    rotary.setdefault("rope_theta", description.get("rope_theta", 10000.0))
-    return {**rotary, **(description.get("rope_parameters") or {})}
+    """Either spelling; what the newer one says wins. As the model file reads it, which stands alone
+    in model folders."""
+    given = {"rope_theta": float(description.get("rope_theta") or 10000.0),
+             **(description.get("rope_scaling") or {}),
+             **(description.get("rope_parameters") or {})}
+    kind = given.pop("type", None)
+    given.setdefault("rope_type", kind or "default")
+    return given

@@ -146,6 +146,26 @@ def test_frequencies_are_those_of_transformers(folder_of, name, positions):
     assert torch.allclose(sin[0], torch.cat((angles, angles), -1).sin() * amplitude, atol=2e-4)
 
 
+@pytest.mark.parametrize("given", [
+    {}, dict(rope_theta=500), dict(rope_scaling=dict(type="linear", factor=2.0)),
+    dict(rope_theta=5e5, rope_scaling=dict(rope_type="yarn", type="linear", factor=2.0)),
+    dict(rope_parameters=dict(rope_type="linear", factor=3.0, rope_theta=7.0), rope_theta=5.0,
+         rope_scaling=dict(type="yarn", factor=2.0)),
+    dict(rope_scaling=None, rope_parameters=dict(type="linear", factor=3.0))])
+def test_the_package_reads_and_names_what_the_model_file_does(folder_of, given):
+    """The model file stands alone in model folders, so both say it; they say the same."""
+    import sys
+
+    from knocking_heads import description
+
+    opened = AutoConfig.from_pretrained(folder_of("gqa"), trust_remote_code=True)
+    code = sys.modules[type(opened).__module__]
+    assert description.AUTO_MAP == code.AUTO_MAP == AUTO_MAP
+    theirs = code.one_spelling(given.get("rope_theta", 10000.0), given.get("rope_scaling"),
+                               given.get("rope_parameters"))
+    assert description._rotary(given) == theirs
+
+
 def test_a_cache_of_other_frequencies_is_refused(tmp_path):
     config = {**SIZES, "max_position_embeddings": 64, "num_hidden_layers": 1, "kha": {"v": "mlp"},
               "rope_scaling": dict(rope_type="dynamic", factor=2.0), "model_type": "kha",
