@@ -79,7 +79,7 @@ RotaryTable RotaryTable::placed(const PackedLayout& layout) const {
 
 at::Tensor RotaryTable::norm_and_rotate(const at::Tensor& x, const at::Tensor& weight, double eps,
                                         int64_t first) const {
-  if (interleaved_) return rotate(ops::rms_norm(x, weight, eps), first);
+  if (interleaved_ || x.size(-1) > width()) return rotate(ops::rms_norm(x, weight, eps), first);
   if (one_a_token_) {
     // One row of B T tokens.
     return ops::norm_rope(x.flatten(0, 1).unsqueeze(0), weight, eps, cos_SD_, sin_SD_)
@@ -101,6 +101,12 @@ at::Tensor RotaryTable::partners(const at::Tensor& x) const {
 }
 
 at::Tensor RotaryTable::rotate(const at::Tensor& x, int64_t first) const {
+  const int64_t rest = x.size(-1) - width();
+  if (rest == 0) return rotate_whole(x, first);
+  return at::cat({rotate_whole(x.narrow(-1, 0, width()), first), x.narrow(-1, width(), rest)}, -1);
+}
+
+at::Tensor RotaryTable::rotate_whole(const at::Tensor& x, int64_t first) const {
   assert(one_a_token_ || first + x.size(1) <= positions());
   const at::Tensor tokens = one_a_token_ ? x.flatten(0, 1) : x;
   // [.., 1, R]: one line for all heads.

@@ -15,19 +15,21 @@ namespace kha {
 
 // cos and sin of p * theta^(-2i/D), the frequencies stretched as `scaling` says of a text up to its
 // original length, angles in float32 (float64 for a float64 model), repeated for both channels of a
-// pair and rounded to the model's dtype once. The operator norm_rope is half-split; the interleaved
-// layout is composed of rms_norm and torch's own products.
+// pair and rounded to the model's dtype once. The operator norm_rope is half-split and turns whole
+// heads; the interleaved layout and heads turned in part are composed of rms_norm and torch's own
+// products.
 class RotaryTable {
  public:
   RotaryTable(int64_t positions, int64_t head_dim, double theta, at::ScalarType dtype,
               at::Device device, const RotaryScaling& scaling = {}, bool interleaved = false);
 
-  // RMSNorm over D, then the rotation: x [B, T, heads, D] at positions first .. first + T - 1,
-  // weight [D]; x's shape back.
+  // RMSNorm over D, then the rotation, of the first channels where the table is narrower: x [B, T,
+  // heads, D] at positions first .. first + T - 1, weight [D]; x's shape back.
   at::Tensor norm_and_rotate(const at::Tensor& x_BTHD, const at::Tensor& weight_D, double eps,
                              int64_t first) const;
-  // The rotation alone: x [B, T, heads, width of the table].
-  at::Tensor rotate(const at::Tensor& x_BTHR, int64_t first) const;
+  // The rotation alone, of the first channels where x is wider than the table:
+  // x [B, T, heads, D].
+  at::Tensor rotate(const at::Tensor& x_BTHD, int64_t first) const;
 
   // The table of a pass over a text of `length` positions, where the scaling depends on it
   // (dynamic, longrope); this table itself where it does not, or up to the original length.
@@ -46,6 +48,8 @@ class RotaryTable {
  private:
   struct Source;
   void fill(int64_t positions, int64_t length);
+  int64_t width() const { return cos_SD_.size(-1); }
+  at::Tensor rotate_whole(const at::Tensor& x, int64_t first) const;
   // Of [.., D], what the sines multiply: each channel's partner, its sign turned for the first.
   at::Tensor partners(const at::Tensor& x) const;
 

@@ -75,6 +75,9 @@ WhatRan what_ran(const Arithmetic& arithmetic, const ModelConfig& model) {
     ran["experts"] = std::string(to_string(choose_product_path(facts)));
   }
   if (model.rotary_layout == "interleaved") ran["rotary"] = "interleaved: aten, no norm_rope";
+  if (model.attention == "gqa" && model.rope_head_dim > 0) {
+    ran["rotary"] = "a part of each head: aten, no norm_rope";
+  }
   return ran;
 }
 

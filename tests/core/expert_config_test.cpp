@@ -78,15 +78,50 @@ TEST(ExpertConfig, GlmKeysAreRead) {
   EXPECT_EQ(parse(qwen()).rms_norm_eps, 1e-6);
 }
 
-TEST(ExpertConfig, WhatGlmWouldComputeOtherwiseIsRefused) {
+// Among the rotary parameters, beside them, or half, as its class has it where neither is there.
+TEST(ExpertConfig, GlmsShareOfTurnedChannelsIsRead) {
+  const int64_t width = parse(glm()).head_dim;
+  EXPECT_EQ(parse(glm()).rope_head_dim, 0);
   json config = glm();
   config.erase("partial_rotary_factor");
-  EXPECT_THAT(refusal(config),
-              AllOf(HasSubstr("partial_rotary_factor"), HasSubstr("means 0.5 to transformers")));
+  const ModelConfig half = parse(config);
+  EXPECT_EQ(half.rope_head_dim, width / 2);
+  EXPECT_TRUE(half.plain());
   config["rope_parameters"] = {{"rope_type", "default"}, {"partial_rotary_factor", 1.0}};
   EXPECT_EQ(parse(config), parse(glm()));
+  config["partial_rotary_factor"] = 0.5;
+  EXPECT_EQ(parse(config), parse(glm()));
   config["rope_parameters"]["partial_rotary_factor"] = 0.5;
-  EXPECT_THAT(refusal(config), HasSubstr("partial rotary is not supported"));
+  EXPECT_EQ(parse(config), half);
+  const json written = json::parse(to_config_json(half));
+  EXPECT_EQ(written["partial_rotary_factor"], 0.5);
+  EXPECT_EQ(written["rope_parameters"]["partial_rotary_factor"], 0.5);
+  EXPECT_EQ(parse(written), half);
+}
+
+TEST(ExpertConfig, SharesOfTurnedChannelsThatAreNoneAreRefused) {
+  for (const double share : {0.0, -0.5, 1.5, 1e300, 0.3}) {
+    EXPECT_THAT(refusal(with(glm(), "partial_rotary_factor", share)),
+                AllOf(HasSubstr("`partial_rotary_factor` is no share of a head's channels"),
+                      HasSubstr("an even number of the")))
+        << share;
+  }
+}
+
+// With a map the object `kha` says it too, and both must agree.
+TEST(ExpertConfig, ModelsWithMapsKeepTheShareOfTurnedChannels) {
+  ModelConfig c = parse(with(glm(), "partial_rotary_factor", 0.5));
+  c.knocks.all.v = KnockKind::linear;
+  json written = json::parse(to_config_json(c));
+  EXPECT_EQ(written["kha"]["rope_head_dim"], c.rope_head_dim);
+  EXPECT_EQ(parse(written), c);
+  for (json* place : {&written, &written["rope_parameters"]})
+    (*place)["partial_rotary_factor"] = 1.0;
+  EXPECT_THAT(refusal(written), AllOf(HasSubstr("`partial_rotary_factor` and `rope_head_dim`"),
+                                      HasSubstr("contradict each other")));
+}
+
+TEST(ExpertConfig, WhatGlmWouldComputeOtherwiseIsRefused) {
   EXPECT_THAT(refusal(with(glm(), "n_group", 3)), HasSubstr("a divisor of the 8 experts"));
   EXPECT_THAT(refusal(with(glm(), "topk_group", 2)), HasSubstr("`experts.open_groups`"));
 }

@@ -130,7 +130,8 @@ TEST(ModelConfig, OtherRotaryScalingIsRefusedByItsName) {
   EXPECT_THAT(refusal(with("rope_parameters", {{"factor", 2.0}})),
               AllOf(HasSubstr("unknown key `factor`"), HasSubstr("rope_parameters")));
   EXPECT_THAT(refusal(with("rope_parameters", {{"partial_rotary_factor", 0.5}})),
-              AllOf(HasSubstr("partial rotary is not supported"), HasSubstr("0.5")));
+              AllOf(HasSubstr("partial rotary is not supported in this kind of model"),
+                    HasSubstr("glm4_moe"), HasSubstr("0.5")));
   EXPECT_THAT(refusal(with("rope_scaling", "yarn")),
               HasSubstr("`rope_scaling` has the wrong type"));
 }

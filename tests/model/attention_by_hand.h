@@ -30,6 +30,12 @@ inline at::Tensor turn(const at::Tensor& x, double theta) {
   return y;
 }
 
+// The first `width` channels alone.
+inline at::Tensor turn_first(const at::Tensor& x, int64_t width, double theta) {
+  const int64_t rest = x.size(1) - width;
+  return at::cat({turn(x.narrow(1, 0, width), theta), x.narrow(1, width, rest)}, 1);
+}
+
 // One head: each row sees itself and the rows before.
 inline at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   std::vector<at::Tensor> rows;

@@ -45,6 +45,8 @@ inline std::vector<SystemCase> bare_systems() {
   without_norms.qk_norm = false;
   without_norms.attention_bias = true;
   without_norms.output_bias = false;
+  ModelConfig part_turned = tiny_config();
+  part_turned.rope_head_dim = 4;
   ModelConfig talking = tiny_config();
   talking.attention = "talking";
   ModelConfig one_state = with_parts("gta", 0, 0);
@@ -63,6 +65,7 @@ inline std::vector<SystemCase> bare_systems() {
   wide.attention_bias = true;
   return {{"gqa", tiny_config()},
           {"gqa without norms, biases", without_norms},
+          {"gqa, a part of each head turned", part_turned},
           {"gta", with_parts("gta", 0, 0)},
           {"gta, one state", one_state},
           {"gta, biases", biased},

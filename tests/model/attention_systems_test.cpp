@@ -22,7 +22,8 @@ at::Tensor gqa_by_hand(const ByHand& m, const at::Tensor& x) {
   for (int64_t h = 0; h < m.c.num_attention_heads; ++h) {
     const int64_t kv = h / m.c.group();
     const auto key = [&](const at::Tensor& rows, int64_t head, KnockSlot slot, const char* gain) {
-      return turn(m.normed(m.map(head_of(rows, head, width), slot), gain), m.c.rope_theta);
+      return turn_first(m.normed(m.map(head_of(rows, head, width), slot), gain), m.c.rotary_width(),
+                        m.c.rope_theta);
     };
     heads.push_back(attend(key(q, h, KnockSlot::q, "q_norm"), key(k, kv, KnockSlot::k, "k_norm"),
                            m.map(head_of(v, kv, width), KnockSlot::v)));

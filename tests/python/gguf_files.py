@@ -22,6 +22,8 @@ FAMILIES = {name: MODELS[name] for name in (
         n_routed_experts=8, n_shared_experts=1, n_group=1, topk_group=1, first_k_dense_replace=0,
         use_qk_norm=True, rope_parameters=ROTARY)),
 }
+FAMILIES["glm4 moe, a part of each head turned"] = ("Glm4Moe", FAMILIES["glm4 moe"][1] | dict(
+    rope_parameters=ROTARY | dict(partial_rotary_factor=0.6)))
 LAYER = {
     "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
     "post_attention_norm": "post_attention_layernorm",

@@ -120,18 +120,23 @@ def random_qwen3_moe():
                                               mlp_only_layers=[0], **TINY))
 
 
-def random_glm4_moe():
+def random_glm4_moe(share=1.0):
     model = Glm4MoeForCausalLM(Glm4MoeConfig(
         n_routed_experts=E, n_shared_experts=2, first_k_dense_replace=1, use_qk_norm=True,
-        routed_scaling_factor=1.5, partial_rotary_factor=1.0,
-        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0},
+        routed_scaling_factor=1.5, partial_rotary_factor=share,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": share},
         **TINY))
     torch.nn.init.normal_(model.model.layers[1].mlp.gate.weight, std=0.2)
     torch.nn.init.normal_(model.model.layers[1].mlp.gate.e_score_correction_bias, std=0.3)
     return model
 
 
-@pytest.mark.parametrize("make", [random_qwen3_moe, random_glm4_moe])
+def random_glm4_moe_turned_in_part():
+    return random_glm4_moe(0.5)
+
+
+@pytest.mark.parametrize("make", [random_qwen3_moe, random_glm4_moe,
+                                  random_glm4_moe_turned_in_part])
 def test_a_model_of_transformers_opens_here(kha, tmp_path, make):
     torch.manual_seed(7)
     model = make()

@@ -41,6 +41,8 @@ ROUTED = {
     "interleaved": dict(maps={"base": "glm4_moe", "rotary_layout": "interleaved"}),
     "biases but on o": dict(maps={"base": "glm4_moe", "output_bias": False}, attention_bias=True),
     "no norms": dict(maps={"base": "glm4_moe"}, use_qk_norm=False),
+    "half of each head turned, interleaved": dict(
+        maps=LINEAR | {"base": "glm4_moe", "rope_head_dim": 4, "rotary_layout": "interleaved"}),
 }
 ROUTED_LATENTS = {
     "sigmoid": ("V3", dict(maps={"base": "glm4_moe"}, **SIGMOID)),
@@ -93,14 +95,15 @@ def test_a_sigmoid_router_is_glm4_moe_with_a_shared_expert_of_zeros(kha, tmp_pat
     assert ("written again as lm_head.weight" in text) == ("untied" not in shape)
     assert "vLLM: names, shapes and keys checked against its loader's rules; not executed" in text
     config = json.loads((tmp_path / "out/config.json").read_text())
-    expected = dict(n_shared_experts=1, tie_word_embeddings=False, partial_rotary_factor=1.0,
+    share = 0.5 if "half" in shape else 1.0
+    expected = dict(n_shared_experts=1, tie_word_embeddings=False, partial_rotary_factor=share,
                     num_nextn_predict_layers=0, head_dim=8, rope_scaling=None,
                     use_qk_norm=shape != "no norms",
                     first_k_dense_replace=ROUTED[shape].get("first_k_dense_replace", 1),
                     n_group=ROUTED[shape].get("n_group", 1),
                     topk_group=ROUTED[shape].get("topk_group", 1))
     assert {key: config[key] for key in expected} == expected and "kha" not in config
-    assert config["rope_parameters"]["partial_rotary_factor"] == 1.0
+    assert config["rope_parameters"]["partial_rotary_factor"] == share
     tensors = load_file(tmp_path / "out/model.safetensors")
     if "untied" not in shape:
         assert torch.equal(tensors["lm_head.weight"], tensors["model.embed_tokens.weight"])

@@ -88,6 +88,10 @@ FAMILIES = {
         original_max_position_embeddings=64))),
     "yarn scaling": (dict(k="mlp"), dict(rope_scaling=dict(
         rope_type="yarn", factor=8.0, original_max_position_embeddings=64))),
+    "a part of each head turned": (dict(q="linear", k="mlp", rope_head_dim=4), {}),
+    "a part of each head turned, interleaved, experts": (
+        dict(base="glm4_moe", rope_head_dim=6, rotary_layout="interleaved"),
+        SIGMOID | dict(partial_rotary_factor=0.75)),
     "groups by the sum of two": (dict(base="glm4_moe", v="mlp"), SIGMOID | dict(
         n_routed_experts=12, num_experts_per_tok=3, n_group=4, topk_group=2)),
     "groups by the largest": (dict(base="qwen3_moe", v="mlp"), SOFTMAX | dict(

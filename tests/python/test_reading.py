@@ -59,6 +59,10 @@ MODELS = {
         mlp_only_layers=[0])),
     "glm4 moe, groups": ("Glm4Moe", GROUPED | EXPERTS | GROUPS | dict(
         use_qk_norm=True, rope_parameters=FULL)),
+    "glm4 moe, a part of each head turned": ("Glm4Moe", GROUPED | EXPERTS | dict(
+        use_qk_norm=True, rope_parameters=FULL | dict(partial_rotary_factor=0.6))),
+    "glm4 moe, by the class default, no norms": ("Glm4Moe", GROUPED | EXPERTS | dict(
+        head_dim=12, use_qk_norm=False)),
     "glm4 moe, biases, no norms": ("Glm4Moe", GROUPED | EXPERTS | dict(
         attention_bias=True, use_qk_norm=False, rope_parameters=FULL)),
     "deepseek, yarn with mscale": ("DeepseekV3", WIDE | dict(rope_parameters=MSCALE)),

@@ -185,6 +185,18 @@ TEST_F(Convert, OtherSystemsAreRefusedWithTheReason) {
                                 HasSubstr("tied states and latents are neither")));
 }
 
+TEST_F(Convert, TheLayoutOfHeadsTurnedInPartThereAndBackIsTheSameFile) {
+  make(2, {linear, mlp, gate});
+  config_.rope_head_dim = 4;
+  fs::remove_all(in_);
+  tensors_ = random_tensors(config_);
+  write_model(in_, config_, tensors_, DType::f64);
+  convert_rotary_layout(in_, out_, "interleaved");
+  convert_rotary_layout(out_, folder_ / "back", "half_split");
+  EXPECT_EQ(read_text(folder_ / "back/model.safetensors"), read_text(in_ / "model.safetensors"));
+  EXPECT_NE(read_text(out_ / "model.safetensors"), read_text(in_ / "model.safetensors"));
+}
+
 TEST_F(Convert, AFolderInTheWayIsNotTouched) {
   make(4);
   write_text(folder_ / "out", "mine");

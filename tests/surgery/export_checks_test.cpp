@@ -160,6 +160,7 @@ TEST_F(ExportChecks, EveryKeyRuleCanBreak) {
       {glm, "/routed_scaling_factor", nullptr, "its default is not 1"},
       {glm, "/use_qk_norm", nullptr, "its default is false"},
       {glm, "/partial_rotary_factor", nullptr, "older releases read it"},
+      {glm, "/partial_rotary_factor", 0.5, "what rope_parameters say"},
       {glm, "/rope_parameters/partial_rotary_factor", nullptr, "half of the channels are turned"},
       {latent, "/scoring_func", nullptr, "absent means softmax"},
       {latent_softmax, "/scoring_func", "sigmoid", "else softmax"},

@@ -40,7 +40,8 @@ struct ModelConfig {
   std::string dtype = "float32";  // storage type named by config.json
   std::string attention = "gqa";  // the attention system (attention_system.h)
   // Of systems that split or compress heads; 0 where the system has no such part.
-  int64_t rope_head_dim = 0;     // d_R: rotated channels of a head (gta: of D; mla, gla: beside D)
+  int64_t rope_head_dim = 0;     // d_R: rotated channels of a head (gqa: the first of D, 0 all;
+                                 // gta: of D; mla, gla: beside D)
   int64_t kv_latent = 0;         // d_c: width of one latent head (mla, gla)
   int64_t latent_heads = 0;      // h_c: latent heads (gla), 1 in mla
   int64_t query_latent = 0;      // width of the queries' latent (mla, gla); 0: none
@@ -67,6 +68,7 @@ struct ModelConfig {
   bool plain() const {
     if (attention != "gqa" || knocks.any(num_hidden_layers) || !experts.plain()) return false;
     if (rotary_layout != "half_split") return false;
+    if (rope_head_dim > 0 && base_type() != "glm4_moe") return false;
     // Qwen3's output projection has a bias where the others have, Glm4-MoE's has none; and its
     // norms can be left out.
     if (base_type() == "glm4_moe") return !attention_bias || !output_bias;

@@ -155,8 +155,13 @@ class KhaRotary(nn.Module):
 
 
 def rotate(x, position_embeddings, interleaved):
-    """Turns all channels of heads [B, T, heads, width]: i with i + width/2, or 2i with 2i + 1."""
+    """Turns the channels of heads [B, T, heads, D], the first ones where there are fewer angles:
+    i with i + width/2, or 2i with 2i + 1."""
     cos, sin = (each.unsqueeze(2) for each in position_embeddings)
+    width = cos.shape[-1]
+    if width < x.shape[-1]:
+        turned = rotate(x[..., :width], position_embeddings, interleaved)
+        return torch.cat((turned, x[..., width:]), dim=-1)
     if interleaved:
         partners = torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
     else:

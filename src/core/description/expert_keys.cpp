@@ -62,9 +62,6 @@ void read_glm4_attention(ObjectReader& in, bool kha, ModelConfig& c) {
   c.qk_norm = kha;
   in.read("use_qk_norm", c.qk_norm);
   if (!kha && c.attention_bias) c.output_bias = false;
-  const bool placed =
-      in.find("rope_parameters") && in.find("rope_parameters")->contains("partial_rotary_factor");
-  require_value(in, "partial_rotary_factor", 1, kha || placed ? 1 : 0.5);
 }
 
 void read_qwen3_moe(ObjectReader& in, ExpertConfig& e) {

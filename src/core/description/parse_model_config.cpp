@@ -148,7 +148,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   if (const json* kha = in.find("kha")) base = read_kha(in, *kha, c);
   refuse_unsupported(in);
   read_sizes(in, base, c);
-  read_rotary(in, c);
+  read_rotary(in, base, c);
   read_token_ids(in, c);
   read_numbers(in, type, c);
   read_family(in, base, c);

@@ -87,10 +87,55 @@ void read_scaling(ObjectReader& in, int64_t context, std::optional<int64_t> outs
             "rope_type `default`, `linear`, `llama3`, `yarn`, `dynamic` or `longrope`", s.kind);
 }
 
+const char* const share_key = "partial_rotary_factor";
+
+// The classes of the other types leave the key unread or turn all channels.
 void refuse_partial(ObjectReader& in) {
   double share = 1.0;
-  in.read("partial_rotary_factor", share);
-  if (share != 1.0) in.refuse("partial rotary is not supported", "1.0", fmt::format("{}", share));
+  in.read(share_key, share);
+  if (share == 1.0) return;
+  in.refuse("partial rotary is not supported in this kind of model",
+            "1.0, or a model_type that turns a part of each head: glm4_moe",
+            fmt::format("{}", share));
+}
+
+void read_optional(ObjectReader& in, std::optional<double>& share) {
+  if (!in.find(share_key)) return;
+  double value = 0;
+  in.read(share_key, value);
+  share = value;
+}
+
+// The share of each head's channels that is turned, as Glm4-MoE's class finds it: among the rotary
+// parameters, beside them, half.
+std::optional<double> glm4_share(ObjectReader& in, std::optional<double> among, bool kha) {
+  std::optional<double> share = kha ? std::nullopt : std::optional(0.5);
+  read_optional(in, share);
+  return among ? among : share;
+}
+
+void set_share(ObjectReader& in, double share, bool kha, ModelConfig& c) {
+  const auto turned = static_cast<int64_t>(static_cast<double>(c.head_dim) * share);
+  if (!(share > 0 && share <= 1) || turned < 2 || turned % 2 != 0) {
+    in.refuse("`partial_rotary_factor` is no share of a head's channels",
+              fmt::format("a share from above 0 to 1 that is an even number of the {} channels",
+                          c.head_dim),
+              fmt::format("{}", share));
+  }
+  const int64_t width = turned == c.head_dim ? 0 : turned;
+  if (kha && c.attention == "gqa" && width != c.rope_head_dim) {
+    in.refuse(
+        "`partial_rotary_factor` and `rope_head_dim` of the object `kha` contradict each other",
+        fmt::format("{} channels", c.rope_head_dim > 0 ? c.rope_head_dim : c.head_dim),
+        fmt::format("{}", share));
+  }
+  if (c.attention == "gqa") c.rope_head_dim = width;
+}
+
+// Absent (nothing) in a file of type `kha`, whose object says it.
+void read_share(ObjectReader& in, std::optional<double> among, bool kha, ModelConfig& c) {
+  const std::optional<double> share = glm4_share(in, among, kha);
+  if (share) set_share(in, *share, kha, c);
 }
 
 void add_yarn(nlohmann::ordered_json& object, const RotaryScaling& s) {
@@ -153,7 +198,9 @@ void validate_yarn(const RotaryScaling& s, const std::string& where) {
 }  // namespace
 
 // `rope_parameters` (new) wins over the top level (old), as in transformers.
-void read_rotary(ObjectReader& in, ModelConfig& c) {
+void read_rotary(ObjectReader& in, const std::string& base, ModelConfig& c) {
+  const bool partial = base == "glm4_moe";
+  std::optional<double> share;
   in.read("rope_theta", c.rope_theta);
   // An older place of what stands inside now; it wins, as in transformers.
   std::optional<int64_t> original;
@@ -166,9 +213,11 @@ void read_rotary(ObjectReader& in, ModelConfig& c) {
     c.rotary_scaling = {};
     read_scaling(rotary, c.max_position_embeddings, original, c.rotary_scaling);
     rotary.read("rope_theta", c.rope_theta);
-    refuse_partial(rotary);
+    if (partial) read_optional(rotary, share);
+    if (!partial) refuse_partial(rotary);
     rotary.refuse_unknown();
   }
+  if (partial) read_share(in, share, in.find("kha") != nullptr, c);
 }
 
 void write_rotary(nlohmann::ordered_json& json, const ModelConfig& c) {

@@ -10,9 +10,10 @@
 
 namespace kha {
 
-// The context length must have been read already. Kinds that the decoder does not compute and keys
-// that are missing are refused by name.
-void read_rotary(ObjectReader& in, ModelConfig& config);
+// Context length, head width and the object `kha` must have been read already; `base` is the type
+// of the plain model. Kinds that the decoder does not compute and keys that are missing are refused
+// by name.
+void read_rotary(ObjectReader& in, const std::string& base, ModelConfig& config);
 
 // Both spellings.
 void write_rotary(nlohmann::ordered_json& json, const ModelConfig& config);

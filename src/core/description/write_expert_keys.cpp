@@ -32,8 +32,11 @@ void write_glm4_moe(nlohmann::ordered_json& json, const ModelConfig& c) {
   json["routed_scaling_factor"] = e.scaling;
   json["use_qk_norm"] = c.qk_norm;
   // At both places: readers look at one or the other and silently take 0.5 where it is missing.
-  json["partial_rotary_factor"] = 1.0;
-  json["rope_parameters"]["partial_rotary_factor"] = 1.0;
+  const bool part = c.attention == "gqa" && c.rope_head_dim > 0;
+  const double share =
+      part ? static_cast<double>(c.rope_head_dim) / static_cast<double>(c.head_dim) : 1.0;
+  json["partial_rotary_factor"] = share;
+  json["rope_parameters"]["partial_rotary_factor"] = share;
 }
 
 }  // namespace

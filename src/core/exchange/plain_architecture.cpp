@@ -41,15 +41,21 @@ std::string router_reason(const ModelConfig& c) {
          "the weights and no heads without norms";
 }
 
+std::string reason_of_heads(const ModelConfig& c) {
+  if (c.rope_head_dim > 0 && c.base_type() != "glm4_moe") {
+    return "heads of which only a part of the channels is turned (rope_head_dim) are in no class "
+           "but Glm4Moe, which has a sigmoid router";
+  }
+  if (c.experts.any()) return router_reason(c);
+  return "QK-norm with biases on q, k and v but not on o is in no dense class";
+}
+
 // The rotary layout does not count: rows can be reordered.
 PlainArchitecture grouped_query(const ModelConfig& config, const std::string& where) {
   ModelConfig c = as_architecture(config);
   c.rotary_layout = "half_split";
   if (c.plain()) return {c.base_type(), class_of(c.base_type())};
-  fail_none(where,
-            c.experts.any() ? router_reason(c)
-                            : "QK-norm with biases on q, k and v but not on o is in no dense class",
-            with_kha);
+  fail_none(where, reason_of_heads(c), with_kha);
 }
 
 // V2's class leaves a normalisation of the weights out, and wants a width that heads divide.

@@ -31,6 +31,19 @@ bool deepseek_v3(const VllmClass& c) { return c.name == "DeepseekV3ForCausalLM";
 bool positive(const Json& value, const Json&) {
   return value.is_number_integer() && value.get<int64_t>() > 0;
 }
+
+Json value_at(const Json& config, const std::string& key) {
+  const size_t dot = key.find('.');
+  const auto entry = config.find(key.substr(0, dot));
+  if (entry == config.end()) return {};
+  if (dot == std::string::npos) return *entry;
+  return entry->is_object() ? entry->value(key.substr(dot + 1), Json()) : Json();
+}
+
+bool a_share(const Json& value, const Json&) {
+  return value.is_number() && value > 0 && value <= 1;
+}
+
 bool truth(const Json& value, const Json&) { return value.is_boolean(); }
 
 // No layer has experts: what is said of them does not matter then.
@@ -117,10 +130,13 @@ const std::vector<KeyRule> expert_rules{
 // The rest of what Glm4-MoE's class needs.
 const std::vector<KeyRule> glm_rules{
     {"use_qk_norm", truth, "true or false: its default is false", glm},
-    {"rope_parameters.partial_rotary_factor", [](const Json& v, const Json&) { return v == 1.0; },
-     "1.0 here: without it half of the channels are turned", glm},
-    {"partial_rotary_factor", [](const Json& v, const Json&) { return v == 1.0; },
-     "1.0 here too: older releases read it and turn half of the channels without it", glm}};
+    {"rope_parameters.partial_rotary_factor", a_share,
+     "from above 0 to 1: without it half of the channels are turned", glm},
+    {"partial_rotary_factor",
+     [](const Json& v, const Json& c) {
+       return a_share(v, c) && v == value_at(c, "rope_parameters.partial_rotary_factor");
+     },
+     "what rope_parameters say: older releases read it here, and turn half without it", glm}};
 
 // Of the classes with latent attention.
 const std::vector<KeyRule> latent_rules{
@@ -137,14 +153,6 @@ const std::vector<KeyRule> latent_rules{
      "default or yarn: any other is computed as yarn", latent},
     {"rope_parameters.attention_factor", deepseek_amplitude,
      "absent or what mscale and mscale_all_dim give: it is not read", latent}};
-
-Json value_at(const Json& config, const std::string& key) {
-  const size_t dot = key.find('.');
-  const auto entry = config.find(key.substr(0, dot));
-  if (entry == config.end()) return {};
-  if (dot == std::string::npos) return *entry;
-  return entry->is_object() ? entry->value(key.substr(dot + 1), Json()) : Json();
-}
 
 }  // namespace
 

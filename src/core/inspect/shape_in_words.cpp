@@ -44,7 +44,7 @@ std::vector<Clue> clues(const ModelConfig& c) {
        std::max<int64_t>(e.width, 1)},
       {".gate_proj.weight", 0, "experts of width {}", "moe_intermediate_size", e.width, 1}};
   // In tied attention the norm is of a part of the head.
-  if (c.rope_head_dim == 0) {
+  if (c.rope_head_dim == 0 || c.attention == "gqa") {
     list.insert(list.begin(), {"q_norm.weight", 0, "heads {} wide", "head_dim", width, 1});
   }
   return list;

@@ -35,9 +35,10 @@ HeadRows one_head(int64_t width, int64_t begin = 0) {
   return {.heads = 1, .width = width, .stride = width, .begin = begin};
 }
 
+// The first rotary_width() channels of each head, which may be all.
 RotatedParts whole_heads_parts(const ModelConfig& c) {
-  const int64_t width = c.head_dim;
-  const auto heads = [&](int64_t count) { return HeadRows{count, width, width, 0}; };
+  const int64_t width = c.rotary_width();
+  const auto heads = [&](int64_t count) { return HeadRows{count, width, c.head_dim, 0}; };
   return {.tensors = {{"q_proj", heads(c.num_attention_heads)},
                       {"k_proj", heads(c.num_key_value_heads)},
                       {"q_norm", one_head(width)},
