@@ -10,6 +10,9 @@ import json
 import sys
 
 ROWS_AT_ONCE = 256
+MOST_NAMES = 20
+ANEW = "copy, download or write the file again"
+NAME_IT = "name another column: --set data.text_key=NAME (or data.prompt_key, data.answer_key)"
 
 
 class ParquetError(Exception):
@@ -25,18 +28,47 @@ def open_file(path):
             f"({error}); install it: {sys.executable} -m pip install pyarrow"
         ) from error
     try:
-        return pyarrow.parquet.ParquetFile(path)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise ParquetError(f"{path} cannot be read as Parquet: {error}") from error
+        file = pyarrow.parquet.ParquetFile(path)
+        list(file.schema_arrow.names)  # which are decoded here, as others are above
+        return file
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise ParquetError(f"{path} cannot be read as Parquet: {error}; {ANEW}") from error
+
+
+def shown(text):
+    """Names come from the file, which must not steer the terminal."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def is_text(kind):
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    view = getattr(types, "is_string_view", lambda _: False)
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind) or view(kind)
 
 
 def check_columns(file, path, columns):
-    names = file.schema_arrow.names
+    schema = file.schema_arrow
+    names = schema.names
+    listed = ", ".join(names[:MOST_NAMES]) + (
+        f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
     for column in columns:
-        if column not in names:
+        places = schema.get_all_field_indices(column)
+        if not places:
+            raise ParquetError(f"{path} has no column `{column}`; it has {listed or 'none'}; {NAME_IT}")
+        if len(places) > 1:
             raise ParquetError(
-                f"{path} has no column `{column}`; it has {', '.join(names)}; "
-                "name the text's column: --set data.text_key=NAME"
+                f"{path} has {len(places)} columns of the name `{column}`; "
+                "write the file anew with a name for each"
+            )
+        kind = schema.field(places[0]).type
+        if not is_text(kind):
+            raise ParquetError(
+                f"{path}: column `{column}` is of type {str(kind)[:80]}, and text is needed "
+                f"(string); write it as text, or {NAME_IT}"
             )
 
 
@@ -44,12 +76,22 @@ def write_rows(file, path, columns, out):
     """One object a row, null where a cell is; text is written as it is, in UTF-8."""
     import pyarrow
 
+    number = 0
     try:
         for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=columns):
-            for row in batch.to_pylist():
-                out.write(json.dumps(row, ensure_ascii=False, default=repr) + "\n")
-    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise ParquetError(f"{path} is damaged: {error}") from error
+            for place in range(batch.num_rows):
+                number += 1
+                row = {column: batch.column(column)[place].as_py() for column in columns}
+                out.write(json.dumps(row, ensure_ascii=False) + "\n")
+    except BrokenPipeError:
+        raise
+    except UnicodeDecodeError as error:
+        raise ParquetError(
+            f"{path}, row {number}: text that is not UTF-8 ({error.reason}, byte {error.start} of it); "
+            "write the column anew as UTF-8"
+        ) from error
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise ParquetError(f"{path} is damaged behind row {number}: {error}; {ANEW}") from error
 
 
 def main():
@@ -64,7 +106,7 @@ def main():
         write_rows(file, arguments.file, arguments.column, sys.stdout)
         sys.stdout.flush()
     except ParquetError as error:
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {shown(str(error))}")
     except BrokenPipeError:  # whoever read had enough
         sys.stderr.close()
         sys.exit(1)

@@ -46,7 +46,9 @@ void check_whole(std::int64_t tokens, std::int64_t documents, std::int64_t conte
   fail({.what = "the whole text is shorter than one window",
         .expected = needed(context),
         .found = fmt::format("{} tokens in {} documents", tokens, documents),
-        .next = fmt::format("add text, or set the context to {} or less", tokens - 1)});
+        .next = tokens < 2
+                    ? "add text"
+                    : fmt::format("add text, or set the context to {} or less", tokens - 1)});
 }
 
 std::string how_to_enlarge(const char* change_of_share, std::int64_t documents) {

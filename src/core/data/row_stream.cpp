@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -110,15 +111,31 @@ class RowStream : public ByteStream {
     ended_ = true;
     const int status = wait();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-    std::string words;
-    std::rewind(errors_.get());
-    char buffer[4096];
-    const std::size_t count = std::fread(buffer, 1, sizeof buffer, errors_.get());
-    words.assign(buffer, count);
-    while (words.ends_with('\n')) words.pop_back();
+    if (WIFSIGNALED(status)) fail_signal(WTERMSIG(status));
+    std::string words = last_words();
     fail({.what = "the Parquet file cannot be read",
           .where = path_.string(),
           .found = words.empty() ? "kha-parquet stopped without a word" : words});
+  }
+
+  [[noreturn]] void fail_signal(int signal) const {
+    fail({.what = "the Parquet file cannot be read",
+          .where = path_.string(),
+          .found =
+              std::string("the reader of Parquet was ended by a signal: ") + ::strsignal(signal),
+          .cause = signal == SIGKILL ? "not enough memory for its rows, or somebody ended it"
+                                     : "a damaged file",
+          .next = "copy, download or write the file again, in smaller rows; or give it as .jsonl"});
+  }
+
+  // What the child printed, without the word that the program itself says first.
+  std::string last_words() const {
+    std::rewind(errors_.get());
+    char buffer[4096];
+    std::string words(buffer, std::fread(buffer, 1, sizeof buffer, errors_.get()));
+    while (words.ends_with('\n')) words.pop_back();
+    constexpr std::string_view start = "error: ";
+    return words.starts_with(start) ? words.substr(start.size()) : words;
   }
 
   std::filesystem::path path_;
