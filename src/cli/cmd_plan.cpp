@@ -1,6 +1,7 @@
 // kha plan: what a run would take, from its configuration alone, before anything is allocated.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -74,6 +75,7 @@ Plan make_plan(const Options& options) {
   model.vocab_size = vocabulary_of(options, p.config);
   p.batch = {t.batch, t.context, t.accumulate, t.recompute == "layer"};
   if (p.config.knock.plan != "auto") p.batch.maps_in_weights = p.config.knock.plan == "weight";
+  p.batch.document_mask = p.config.data.document_mask;
   p.tokens = options.tokens > 0
                  ? options.tokens
                  : static_cast<double>(t.steps) * static_cast<double>(p.config.tokens_per_step());
@@ -121,18 +123,29 @@ void print_work(const Plan& p) {
                                gib(2.0 * p.cache_elements * p.batch.context), p.batch.context));
 }
 
+// What the peak of `kha train` is of, beside what the run will be in.
+std::string arithmetic_text(const std::string& precision) {
+  if (precision == "fp32") return "float32";
+  if (precision == "bf16") return "as float32: bf16 is not predicted";
+  return "float32: bf16, which `auto` takes where it is fast, is not predicted";
+}
+
+bool freezes(const OptimizerOptions& options) {
+  return std::any_of(options.groups.begin(), options.groups.end(),
+                     [](const GroupOptions& group) { return group.freeze; });
+}
+
 void print_memory(const Plan& p) {
   const StepMemory& s = p.step;
   const ShardedMemory& f = p.sharded;
   line("state", fmt::format("{} at 16 bytes a parameter, {} a device on {}", gib(f.state),
                             gib(f.state_a_device), p.devices));
   line("kha train",
-       fmt::format(
-           "peak {} in tensors: weights and moments {}, kept activations {}, gradients up "
-           "to {} ({}, one process, {} x {} tokens a micro-batch)",
-           gib(s.peak), gib(s.weights + s.moments), gib(s.kept), gib(s.gradients),
-           p.config.train.precision == "bf16" ? "as float32: bf16 is not predicted" : "float32",
-           p.batch.rows, p.batch.context));
+       fmt::format("peak {} in tensors: weights and moments {}, kept activations {}, gradients up "
+                   "to {} ({}, one process, {} x {} tokens a micro-batch{})",
+                   gib(s.peak), gib(s.weights + s.moments), gib(s.kept), gib(s.gradients),
+                   arithmetic_text(p.config.train.precision), p.batch.rows, p.batch.context,
+                   freezes(p.config.optimizer) ? "; less with what is frozen" : ""));
   line("sharded",
        fmt::format("peak {} a device in bf16: a layer gathered {} (two at once), embedding {}, a "
                    "layer's gradients {}, activations {} + {} of one layer; logits by chunks, "
@@ -173,7 +186,8 @@ Json to_json(const Plan& p) {
        {{"bf16", 2 * p.cache_elements}, {"float32", 4 * p.cache_elements}}},
       {"state_bytes", {{"all", f.state}, {"a_device", f.state_a_device}}},
       {"step_memory",
-       {{"weights", p.step.weights},
+       {{"precision", "float32"},
+        {"weights", p.step.weights},
         {"moments", p.step.moments},
         {"gradients", p.step.gradients},
         {"kept", p.step.kept},

@@ -155,6 +155,32 @@ TEST(StepMemory, ManyParametersAndFewTokensEndWithAllGradients) {
   EXPECT_LT(m.peak, 16.2 * parameters);
 }
 
+// At the embedding: its gradient, made whole, beside the head's in the same matrix, or as one of
+// all where it has a matrix of its own. Around them the last hidden state, its gradient, the first
+// one's, ids, targets, losses and scales.
+TEST(StepMemory, ALargeVocabularyHasItsGradientTwiceWhereItIsTied) {
+  ModelConfig model;
+  model.vocab_size = 100000;
+  const double vocabulary = 100000.0 * 256;
+  const auto peak = [&] { return predict_step_memory(model, {.rows = 1, .context = 16}).peak; };
+  const auto all = [&] { return static_cast<double>(count_parameters(model).total); };
+  const double around = 16 * (3 * 256 + 6);
+  EXPECT_DOUBLE_EQ(peak(), 4 * (4 * all() + vocabulary + around));
+  model.tie_word_embeddings = false;
+  EXPECT_DOUBLE_EQ(peak(), 4 * (4 * all() + around));
+}
+
+// What the kernel made of each document, and one tensor of them all.
+TEST(StepMemory, DocumentsEachForItselfKeepTheOutputTwice) {
+  const BatchShape batch{.rows = 8, .context = 256, .document_mask = true};
+  ModelConfig model;
+  EXPECT_DOUBLE_EQ(attention_keeps(model, batch) - attention_keeps(model), 256);
+  EXPECT_DOUBLE_EQ(attention_keeps(latent_model(), batch), attention_keeps(latent_model()))
+      << "a narrowed output is a second one already";
+  model.attention = "talking";
+  EXPECT_DOUBLE_EQ(attention_keeps(model, batch), attention_keeps(model));
+}
+
 TEST(StepMemory, RecomputingKeepsOneInputALayer) {
   ModelConfig model;
   model.num_hidden_layers = 16;

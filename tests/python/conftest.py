@@ -80,6 +80,12 @@ def settings(**changes):
     return [word for key, value in values.items() for word in ("--set", f"{key}={toml_value(value)}")]
 
 
+def bytes_of(text):
+    """Bytes of a size as the programs print it: `43.7 MB`."""
+    number, unit = text.split()
+    return float(number) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+
+
 @pytest.fixture(scope="session")
 def tiny_text(tmp_path_factory):
     """A folder of 40 short documents of words that a tiny model can learn something of."""

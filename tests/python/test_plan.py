@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from conftest import settings
+from conftest import bytes_of, settings
 
 # total, active, both without embedding, parameters of KHA-MLP, KV bytes a token in bf16, and at
 # 4,096 tokens: GFLOP forward, in training, and in training with KHA-Linear and KHA-MLP.
@@ -123,6 +123,23 @@ def test_a_scaled_recipe_says_what_it_chose(kha):
     assert re.search(r"budget +1e\+08 tokens", said)
 
 
+@pytest.mark.parametrize(("precision", "said"), [
+    ("fp32", "(float32, one process"),
+    ("bf16", "(as float32: bf16 is not predicted, one process"),
+    ("auto", "(float32: bf16, which `auto` takes where it is fast, is not predicted, one process"),
+])  # fmt: skip
+def test_the_peak_says_that_it_is_of_float32(kha, precision, said):
+    words = ["moe-2.3b-small", "--set", f"train.precision={precision}"]
+    assert said in kha("plan", *words).stdout
+    assert plan(kha, *words)["step_memory"]["precision"] == "float32"
+
+
+def test_frozen_parameters_are_said_to_take_less(kha):
+    frozen = kha("plan", "moe-2.3b-small", "--set", "optimizer.groups.matrices.freeze=true").stdout
+    assert "less with what is frozen" in frozen
+    assert "frozen" not in kha("plan", "moe-2.3b-small").stdout
+
+
 # Peak memory: what the plan says against what the engine's allocator counted.
 
 ODD = {"model.hidden_size": 160, "model.intermediate_size": 448, "model.num_hidden_layers": 3,
@@ -154,7 +171,21 @@ SHAPES = {
     "shared experts": {**ODD, **MIXTURE, "model.experts.router": "softmax", "model.experts.shared": 1,
                        "model.experts.first_dense": 1, "knock.setting": "baseline"},
     "experts recomputed": {**ODD, **MIXTURE, "train.recompute": "layer"},
-    "a named model": {"model.preset": "moe-2.3b-small", "train.batch": 4},
+    "a large tied vocabulary": {**ODD, "data.vocab_multiple": 32768, "train.context": 64, "train.batch": 1},
+    "a large untied vocabulary": {**ODD, "data.vocab_multiple": 16384, "train.context": 64, "train.batch": 1,
+                                  "model.tie_word_embeddings": False},
+    "a large vocabulary, micro-batches": {**ODD, "data.vocab_multiple": 16384, "train.context": 64, "train.batch": 1,
+                                          "train.accumulate": 2},
+    "long texts": {**ODD, "train.context": 512, "train.batch": 2, "knock.setting": "kha-mlp-qkv"},
+    "short texts": {**ODD, "train.context": 96, "train.batch": 5, "knock.setting": "kha-gate-v",
+                    "model.tie_word_embeddings": False},
+    "no query latent": {**ODD, **LATENTS, "knock.setting": "baseline"},
+    "documents": {**ODD, "data.document_mask": True, "model.head_dim": 48},
+    "narrow values": {**ODD, **LATENTS, "model.value_head_dim": 16, "train.accumulate": 4, "train.recompute": "layer",
+                      "knock.setting": "kha-linear"},
+    "two latents": {**ODD, **LATENTS, "model.attention": "gla", "model.latent_heads": 2, "knock.setting": "kha-linear"},
+    "experts on a latent": {**ODD, **LATENTS, **MIXTURE, "experts.balance_loss": 0.01, "train.accumulate": 2,
+                            "knock.setting": "kha-linear"},
 }  # fmt: skip
 COMMON = {"model.num_hidden_layers": 4, "model.num_attention_heads": 8, "model.num_key_value_heads": 2,
           "model.head_dim": 32, "train.context": 256, "train.steps": 6, "train.eval_every": 0,
@@ -169,23 +200,9 @@ def longer_text(tmp_path_factory):
     return folder
 
 
-def bytes_of(text):
-    number, unit = text.split()
-    return float(number) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
-
-
-def words_of(shape):
-    """--set arguments; of a named model no size stands beside its name."""
-    words = settings(**{**COMMON, **shape})
-    if "model.preset" not in shape:
-        return words
-    kept = [word for word in words[1::2] if word.startswith("model.preset") or not word.startswith("model.")]
-    return [part for word in kept for part in ("--set", word)]
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_predicted_peak_is_the_allocators_within_5_percent(kha, longer_text, tmp_path, shape):
-    words = words_of(SHAPES[shape])
+    words = settings(**{**COMMON, **SHAPES[shape]})
     run = kha("train", *words, "--set", f'data.paths=["{longer_text}"]', "--set", f'run.folder="{tmp_path}"', "--profile")
     assert run.returncode == 0, run.stderr
     counted = re.search(r"allocator: (.+?) in use, (.+?) at most", run.stdout)

@@ -16,13 +16,15 @@ struct BatchShape {
   bool recompute = false;  // each layer runs again in the backward pass
   // Linear maps in the weights: knock.plan; nothing: as `auto` chooses.
   std::optional<bool> maps_in_weights = {};
+  bool document_mask = false;  // each document is attended for itself
   int64_t tokens() const { return rows * context; }
 };
 
 // Bytes that kha's own loop has in tensors when it has the most: float32, one process. Follows the
 // step: what each operator keeps for its backward pass, layer by layer, beside weights, moments and
 // the gradients that are there by then. Measured within 5 % (docs/training.md) for every attention
-// system, experts, recomputation and micro-batches; experts as with a fresh router.
+// system, experts, recomputation and micro-batches; experts as with a fresh router. Parameters that
+// a run freezes count as trained, so such a run needs less.
 struct StepMemory {
   double weights = 0;    // 4 bytes a parameter
   double moments = 0;    // 8

@@ -91,6 +91,15 @@ PartMemory collaborative(const ModelConfig& c, const Widths& w) {
           .moments = {{.elements = w.output + 2 * w.scores}}};
 }
 
+// Of documents each for itself the fused kernel keeps its outputs, and what goes on is one tensor
+// of them all. A narrowed output is copied in any case; the other systems keep no output.
+double put_together(const ModelConfig& c, const Widths& w) {
+  const bool latent = attention_declaration(c.attention, "").absorbed_context_flops != nullptr;
+  const bool narrowed = latent && c.value_width() != c.head_dim + c.rope_head_dim;
+  const bool fused = c.attention != "talking" && c.attention != "collaborative";
+  return fused && !narrowed ? w.output : 0;
+}
+
 PartMemory of_system(const ModelConfig& c, int64_t layer, const Widths& w, bool in_weights) {
   const auto& system = attention_declaration(c.attention, "");
   if (system.absorbed_context_flops) return latent(c, layer, w, in_weights);
@@ -114,7 +123,7 @@ PartMemory attention_memory(const ModelConfig& c, int64_t layer, const BatchShap
   PartMemory part = of_system(c, layer, w, maps_in_weights(c, batch));
   part.parameters = parameters.attention;
   // The norm's input and output, and the gradient of the residual stream.
-  part.kept += 2 * w.model;
+  part.kept += 2 * w.model + (batch.document_mask ? put_together(c, w) : 0);
   for (Moment& moment : part.moments) {
     moment.elements += part.kept + w.model;
     moment.gradients = moment.fresh = parameters.output;

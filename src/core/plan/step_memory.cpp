@@ -22,6 +22,7 @@ class Step {
         parameters_(parameters_of(config)),
         tokens_(static_cast<double>(batch.tokens())),
         model_(static_cast<double>(config.hidden_size)),
+        tied_(config.tie_word_embeddings),
         chunk_(head_chunk(config, batch)) {
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
       const LayerParameters& p = parameters_.layers[static_cast<size_t>(i)];
@@ -35,6 +36,8 @@ class Step {
     note(parameters_.head, 0, kept_ + around() + chunk_ / tokens_, formed_);
     go_back();
     const double all = parameters_.all();
+    // At the embedding: its gradient is made whole, beside that of the head where they are one.
+    note(all + (tied_ ? parameters_.head : 0), parameters_.head, around(), 0);
     return {.weights = bytes * all,
             .moments = 2 * bytes * all,
             .gradients = bytes * all,
@@ -82,7 +85,9 @@ class Step {
 
   BatchShape batch_;
   ModelParameters parameters_;
-  double tokens_, model_, chunk_;
+  double tokens_, model_;
+  bool tied_;
+  double chunk_;
   std::vector<Layer> layers_;
   double kept_ = 0, formed_ = 0;
   double worst_ = 0;
