@@ -164,7 +164,8 @@ from hf_models import IDS
 from model_file_models import randomise
 from transformers import AutoConfig, AutoModelForCausalLM
 
-ids, made = torch.tensor([IDS[:32]]), []
+torch.set_num_threads(int(sys.argv[2]))
+ids, made = torch.tensor([IDS[:160]]), []
 for how in ("eager", "flex_attention"):
     config = AutoConfig.from_pretrained(sys.argv[1], trust_remote_code=True)
     config.head_dim = 16
@@ -178,14 +179,16 @@ print("difference", float((made[0] - made[1]).abs().max()))
 
 @pytest.mark.skipif("KHA_SLOW_TESTS" not in os.environ, reason="compiles for minutes")
 def test_flex_attention_agrees(folder_of, tmp_path):
-    """In float32 and with heads of 16 channels: it knows neither float64 nor narrower heads. In a
-    process and with a cache of kernels of its own: one compiled for fewer threads writes beyond its
-    buffers (docs/export.md)."""
-    done = subprocess.run(
-        [sys.executable, "-c", FLEX, folder_of("gqa")], capture_output=True, text=True,
-        cwd=Path(__file__).parent, env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)})
-    assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr[-3000:]}"
-    assert float(done.stdout.split("difference")[1]) < 1e-4
+    """In float32 and with heads of 16 channels: it knows neither float64 nor narrower heads. Of
+    torch 2.11 a kernel that was compiled for one thread writes beyond its buffers in a process of
+    two, which finds it in the cache of kernels."""
+    for threads in (1, 2):
+        done = subprocess.run(
+            [sys.executable, "-c", FLEX, folder_of("gqa"), str(threads)], capture_output=True,
+            text=True, cwd=Path(__file__).parent,
+            env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)})
+        assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr[-3000:]}"
+        assert float(done.stdout.split("difference")[1]) < 1e-4
 
 
 @pytest.mark.parametrize("system, experts", [("gqa", False), ("gqa", True), ("gla", False)])

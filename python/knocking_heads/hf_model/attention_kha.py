@@ -4,6 +4,8 @@ A layer's cache is the pair that transformers keeps, keys and values [B, heads, 
 system puts there is its own (the paper's compressed state, not what is formed from it).
 """
 
+import contextlib
+
 import torch
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -54,6 +56,20 @@ def attention_function(config):
     if hasattr(ALL_ATTENTION_FUNCTIONS, "get_interface"):
         return ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
     return ALL_ATTENTION_FUNCTIONS[name]
+
+
+def kernels_of_these_threads(config, device):
+    """Of torch 2.11 a CPU kernel of flex_attention that was compiled for one thread is found in the
+    cache of kernels by processes of more, and writes beyond its buffers there, which ends them. As
+    a setting the number of threads is part of what kernels are found by."""
+    flex = config._attn_implementation == "flex_attention" and device.type == "cpu"
+    if not flex or torch.compiler.is_compiling():
+        return contextlib.nullcontext()
+    from torch._inductor import config as settings
+
+    if settings.cpp.threads > 0:  # the user's own
+        return contextlib.nullcontext()
+    return settings.patch({"cpp.threads": torch.get_num_threads()})
 
 
 def of_one_width(query, key, value):
@@ -135,9 +151,10 @@ class KhaAttention(nn.Module):
         if function is not eager_attention:
             query, key, value = of_one_width(query, key, value)
         dropout = self.attention_dropout if self.training else 0.0
-        made, weights = function(
-            self, query, key, value, mask, dropout=dropout, scaling=self.scaling, **kwargs
-        )
+        with kernels_of_these_threads(self.config, query.device):
+            made, weights = function(
+                self, query, key, value, mask, dropout=dropout, scaling=self.scaling, **kwargs
+            )
         return made[..., :width], weights
 
     def gathered(self, heads):
