@@ -11,6 +11,7 @@ namespace kha {
 
 void add_load_metrics(const ExpertCounts& counts, bool all, nlohmann::ordered_json& line) {
   const LoadFigures figures = load_figures(counts);
+  if (figures.of_layer.empty()) return;  // every layer is dense
   line["moe/load_max"] = figures.largest;
   line["moe/load_min"] = figures.smallest;
   line["moe/dead"] = figures.dead;

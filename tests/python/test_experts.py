@@ -350,3 +350,21 @@ def test_another_config_than_the_weights_is_refused(kha, trained, tmp_path, chan
     (tmp_path / "m" / "config.json").write_text(json.dumps(config))
     result = kha("logits", tmp_path / "m", "--ids", "1,2")
     assert result.returncode == 2 and words in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("dense", [3, 4], ids=["one layer of experts", "none at all"])
+def test_dense_layers_train_and_log_beside_experts(kha, train, tmp_path, dense):
+    """Stopped and gone on with, a balance loss included: an empty list of counts stops nobody."""
+    options = EXPERTS | {"model__num_hidden_layers": 4, "model__experts__first_dense": dense,
+                         "experts__balance_loss": 0.01, "metrics__experts": True,
+                         "train__eval_every": 5, "train__steps": 10, "train__save_every": 5}
+    stopped = train(tmp_path, run__name="a", check=False, env={"KHA_FAIL_POINT": "step-7"}, **options)
+    assert stopped.returncode == 86, stopped.stderr
+    assert "(5 of 10 steps)" in train(tmp_path, run__name="a", **options).stdout
+    assert config_of(tmp_path / "a/checkpoints/latest")["first_k_dense_replace"] == dense
+    steps = [line for line in lines(tmp_path / "a/metrics.jsonl") if "train/loss" in line]
+    assert [line["step"] for line in steps] == list(range(1, 11))
+    assert all(("moe/load_max" in line) == (dense < 4) for line in steps)
+    tensors = load_file(tmp_path / "a/checkpoints/latest/model.safetensors")
+    assert {name.split(".")[2] for name in tensors if ".experts." in name} == set("3"[: 4 - dense])
+    assert kha("inspect", tmp_path / "a").returncode == 0
