@@ -111,6 +111,13 @@ void print_experts(const Summary& s) {
                          grouped(s.parameters.active), grouped(s.parameters.active_body)));
 }
 
+std::string scaling_in_words(const RotaryScaling& scaling) {
+  if (scaling.kind == "default") return "";
+  const int64_t original = scaling.original_max_position_embeddings;
+  return fmt::format(", {} scaling by {:g}{}", scaling.kind, scaling.factor,
+                     original > 0 ? fmt::format(" from {} positions", grouped(original)) : "");
+}
+
 void print_summary(const Summary& s) {
   const ModelConfig& c = s.config;
   print_line("model", s.folder.string());
@@ -126,13 +133,11 @@ void print_summary(const Summary& s) {
                                   : c.qk_norm          ? ", QK-norm per head"
                                                        : ", no QK-norm",
                                   c.attention_bias ? ", with biases" : ""));
-  print_line("context",
-             fmt::format("{} tokens, rotary base {:g}, {}{}", grouped(c.max_position_embeddings),
-                         c.rope_theta, c.rotary_layout,
-                         c.rotary_scaling.kind == "default"
-                             ? ""
-                             : fmt::format(", {} scaling by {:g}", c.rotary_scaling.kind,
-                                           c.rotary_scaling.factor)));
+  print_line(
+      "context",
+      fmt::format("{} tokens, rotary base {:g}, {}{}", grouped(c.max_position_embeddings),
+                  c.rope_theta, c.rotary_layout,
+                  c.rotary_scaling.kind == "default" ? "" : scaling_in_words(c.rotary_scaling)));
   print_line("parameters", fmt::format("{}, of which {} embed", grouped(s.parameters.total),
                                        grouped(s.parameters.embedding)));
   print_experts(s);

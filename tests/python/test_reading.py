@@ -113,16 +113,81 @@ def test_what_is_read_goes_out_again(kha, tmp_path, name):
 
 def test_old_and_new_spelling_of_the_rotary_keys_are_one_model(kha, tmp_path):
     save("Llama", GROUPED | dict(rope_parameters=LLAMA3), tmp_path / "in")
-    new = our_logits(kha, tmp_path / "in", tmp_path)[0]
+    far = (IDS * 3)[:502]
+    new = our_logits(kha, tmp_path / "in", tmp_path, far)[0]
+    assert len(new) > 500
     config = json.loads((tmp_path / "in/config.json").read_text())
     scaling = config.pop("rope_parameters")
     config["rope_theta"] = scaling.pop("rope_theta")
     config["rope_scaling"] = scaling
     (tmp_path / "in/config.json").write_text(json.dumps(config))
-    assert torch.equal(our_logits(kha, tmp_path / "in", tmp_path)[0], new)
+    assert torch.equal(our_logits(kha, tmp_path / "in", tmp_path, far)[0], new)
     config["rope_scaling"] = None
     (tmp_path / "in/config.json").write_text(json.dumps(config))
-    assert not torch.equal(our_logits(kha, tmp_path / "in", tmp_path)[0], new)
+    assert not torch.equal(our_logits(kha, tmp_path / "in", tmp_path, far)[0], new)
+
+
+def edit_config(folder, *without, **changes):
+    config = json.loads((folder / "config.json").read_text()) | changes
+    for key in without:
+        config.pop(key, None)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("kind", ["yarn", "dynamic"])
+def test_a_scaling_without_its_original_length_takes_the_context(kha, tmp_path, kind):
+    """As the class does, and inspect prints what it took."""
+    save("Qwen2", MODELS["qwen2, yarn"][1], tmp_path / "in")
+    scaling = dict(rope_type=kind, rope_theta=1e4, factor=2.0)
+    edit_config(tmp_path / "in", max_position_embeddings=128, rope_parameters=scaling)
+    check_parity(kha, tmp_path / "in", tmp_path / "in", tmp_path)
+    assert f"{kind} scaling by 2 from 128 positions" in kha("inspect", tmp_path / "in").stdout
+
+
+@pytest.mark.parametrize("family", ["Qwen2", "Qwen3", "Qwen3Moe"])
+def test_a_window_that_is_switched_off_is_none(kha, tmp_path, family):
+    """And one that is not is refused, whatever layers it would be of."""
+    sizes = MODELS["qwen3 moe"][1] if family == "Qwen3Moe" else GROUPED
+    save(family, sizes | dict(hidden_size=60), tmp_path / "in")
+    window = dict(sliding_window=8, max_window_layers=2)
+    edit_config(tmp_path / "in", "layer_types", use_sliding_window=False, **window)
+    check_parity(kha, tmp_path / "in", tmp_path / "in", tmp_path)
+    for changes in (dict(use_sliding_window=True), dict(
+            layer_types=["full_attention", "full_attention", "sliding_attention"])):
+        shutil.copytree(tmp_path / "in", tmp_path / "on")
+        edit_config(tmp_path / "on", **changes)
+        result = kha("inspect", tmp_path / "on")
+        assert result.returncode == 2 and "sliding windows are not supported" in result.stderr
+        shutil.rmtree(tmp_path / "on")
+
+
+def test_a_window_counts_the_token_itself(kha, tmp_path):
+    """One as long as the text hides nothing of it, one that is a token shorter does."""
+    window = len(IDS)
+    sizes = GROUPED | dict(sliding_window=window, max_position_embeddings=window)
+    save("Mistral", sizes, tmp_path / "in")
+    check_parity(kha, tmp_path / "in", tmp_path / "in", tmp_path)
+    whole = their_logits(tmp_path / "in")
+    edit_config(tmp_path / "in", sliding_window=window - 1)
+    shorter = their_logits(tmp_path / "in")
+    assert distance(whole[:-1], shorter[:-1]) < 1e-5 < distance(whole[-1:], shorter[-1:])
+    result = kha("inspect", tmp_path / "in")
+    assert result.returncode == 2 and "sliding windows are not supported" in result.stderr
+
+
+@pytest.mark.parametrize("value", [True, False, None], ids=["true", "false", "absent"])
+@pytest.mark.parametrize("name", ["qwen3 moe", "glm4 moe, groups"])
+def test_weights_of_experts_are_scaled_as_the_class_does(kha, tmp_path, name, value):
+    """Absent means another thing to each class; what is read is printed and goes out again."""
+    save(*MODELS[name], tmp_path / "in")
+    edit_config(tmp_path / "in", *["norm_topk_prob"] * (value is None),
+                **({} if value is None else {"norm_topk_prob": value}))
+    check_parity(kha, tmp_path / "in", tmp_path / "in", tmp_path)
+    normalised = name.startswith("glm4") if value is None else value
+    shown = kha("inspect", tmp_path / "in").stdout
+    assert f"weights {'normalised' if normalised else 'as scored'}" in shown
+    assert kha("export", tmp_path / "in", tmp_path / "out", "--to", "hf").returncode == 0
+    assert json.loads((tmp_path / "out/config.json").read_text())["norm_topk_prob"] is normalised
 
 
 def test_decoding_with_the_cache_equals_one_pass(kha, tmp_path):

@@ -106,7 +106,8 @@ TEST_F(CheckTensors, OtherSizesAreSaidInTheConfigsWords) {
       AllOf(HasSubstr(
                 "layers.0.self_attn.k_proj.weight: the file has 2 KV heads, config.json says 1"),
             HasSubstr("expected: [6, 20]"), HasSubstr("found:    [12, 20]; 4 tensors differ"),
-            HasSubstr("does not convert"), HasSubstr("set `num_key_value_heads` to 2")));
+            HasSubstr("does not convert"), HasSubstr("set `num_key_value_heads` to 2"),
+            HasSubstr("kha convert MODEL OUT --kv-heads N")));
   EXPECT_THAT(refused(&ModelConfig::num_attention_heads, 8),
               HasSubstr("q_proj.weight: the file has 4 query heads, config.json says 8"));
   EXPECT_THAT(refused(&ModelConfig::head_dim, 12),

@@ -228,6 +228,9 @@ class Checker {
                            size->configured);
       d.cause = "config.json was edited: it describes the weights, it does not convert them";
       d.next = fmt::format("set `{}` to {} in config.json", size->key, size->found);
+      if (size->key == "num_key_value_heads") {
+        d.next += "; then convert the weights: kha convert MODEL OUT --kv-heads N";
+      }
     }
     fail(d);
   }
