@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from conftest import settings
-from hf_models import IDS, LATENT, our_logits, write_model
+from hf_models import IDS, LATENT, our_logits, their_model, write_model
 from safetensors.torch import load_file
 from test_reading import MODELS, save
 
@@ -113,3 +113,38 @@ def test_it_trains_on_and_folds_back_into_the_family(kha, tmp_path, text, tiny_t
     moved = [name for name, value in trained.items()
              if "knock" in name and not torch.equal(value, torch.eye(len(value)))]
     assert len(moved) == 9
+
+
+KEYS = ["qwen3, one KV head, biases", "llama", "qwen2, mha", "qwen3 moe",
+        "glm4 moe, biases, no norms", "deepseek"]
+
+
+@pytest.mark.parametrize("family", KEYS)
+def test_a_folded_model_has_the_keys_of_its_class(kha, tmp_path, text, family):
+    """With norms of heads where the class has them and without where not, no tensor more or less."""
+    save(*MODELS[family], tmp_path / "in")
+    before = load_file(tmp_path / "in/model.safetensors")
+    assert any("q_norm" in name for name in before) == ("qwen3" in family)
+    assert insert(kha, tmp_path / "in", tmp_path / "out", text).returncode == 0
+    result = kha("export", tmp_path / "out", tmp_path / "folded", "--to", "hf")
+    assert result.returncode == 0, result.stdout + result.stderr
+    after = load_file(tmp_path / "folded/model.safetensors")
+    assert after.keys() == before.keys()
+    assert {name: value.shape for name, value in after.items()} == {
+        name: value.shape for name, value in before.items()}
+    assert their_model(tmp_path / "folded") is not None  # every key read, none made up
+
+
+def test_a_tensor_that_is_not_known_is_never_dropped(kha, tmp_path, text):
+    write_model(tmp_path / "in")
+    from safetensors.torch import save_file
+
+    tensors = load_file(tmp_path / "in/model.safetensors")
+    tensors["model.layers.0.self_attn.extra.weight"] = torch.ones(2)
+    save_file(tensors, tmp_path / "in/model.safetensors")
+    for command in (["insert", tmp_path / "in", tmp_path / "out", "--setting", "kha-mlp"],
+                    ["export", tmp_path / "in", tmp_path / "out", "--to", "hf"],
+                    ["convert", tmp_path / "in", tmp_path / "out", "--kv-heads", 1]):
+        result = kha(*command)
+        assert result.returncode == 2 and "self_attn.extra.weight" in result.stderr, result.stderr
+        assert not (tmp_path / "out").exists()
