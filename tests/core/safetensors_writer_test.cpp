@@ -1,6 +1,11 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <future>
 
 #include "core/store_testing.h"
 #include "kha/core/safetensors.h"
@@ -101,6 +106,50 @@ TEST_F(SafetensorsWriting, AbandonedWriterLeavesTheOldFile) {
   }
   EXPECT_EQ(content(path_), "old");
   EXPECT_EQ(names_in(folder_.path()).size(), 1u);
+}
+
+// What a pipe's other end got: the first bytes, the last ones and how many there were.
+struct Received {
+  std::string first, last;
+  std::uint64_t size = 0;
+};
+
+Received receive(const std::filesystem::path& pipe) {
+  Received got;
+  const int file = ::open(pipe.c_str(), O_RDONLY | O_CLOEXEC);
+  std::vector<char> buffer(1 << 20);
+  for (ssize_t count; (count = ::read(file, buffer.data(), buffer.size())) > 0;) {
+    const std::string_view piece(buffer.data(), static_cast<std::size_t>(count));
+    if (got.first.size() < 4096) got.first += piece.substr(0, 4096);
+    got.last += piece.substr(piece.size() - std::min<std::size_t>(16, piece.size()));
+    got.last.erase(0, got.last.size() - std::min<std::size_t>(16, got.last.size()));
+    got.size += piece.size();
+  }
+  ::close(file);
+  return got;
+}
+
+// More than 2^31 bytes in front of a tensor, through a pipe, which keeps none of them.
+TEST_F(SafetensorsWriting, OffsetsBeyondTwoToTheThirtyOne) {
+  constexpr std::int64_t filler = (std::int64_t{1} << 31) + 24;
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  std::future<Received> receiving = std::async(std::launch::async, receive, path_);
+  SafetensorsWriter writer(path_, {{"filler", DType::u8, {filler}}, {"far", DType::u8, {16}}});
+  const std::vector<std::byte> zeros(1 << 20);
+  for (std::int64_t left = filler; left > 0;) {
+    const auto part = static_cast<std::size_t>(std::min<std::int64_t>(left, 1 << 20));
+    writer.write_part("filler", std::span(zeros).first(part));
+    left -= static_cast<std::int64_t>(part);
+  }
+  writer.write("far", raw(w_));
+  const FileReport report = writer.finish();
+  const Received got = receiving.get();
+  EXPECT_EQ(got.last, w_);
+  EXPECT_EQ(got.size, report.size);
+  std::uint64_t header = 0;
+  std::memcpy(&header, got.first.data(), 8);
+  EXPECT_EQ(got.size, 8 + header + static_cast<std::uint64_t>(filler) + 16);
+  expect_parts(got.first.substr(8, header), {"[0,2147483672]", "[2147483672,2147483688]"});
 }
 
 }  // namespace
