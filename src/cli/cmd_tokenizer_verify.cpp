@@ -9,11 +9,12 @@
 #include "cli/beside.h"
 #include "cli/nasty_texts.h"
 #include "cli/tokenizer_commands.h"
+#include "core/store/text_of_file.h"
 #include "core/store/wording.h"
 #include "core/text/unfinished_character.h"
+#include "core/tokenizer/is_utf8.h"
 #include "core/tokenizer/unicode.h"
 #include "kha/core/atomic_file.h"
-#include "kha/core/mapped_file.h"
 #include "kha/core/temporary_folder.h"
 #include "kha/core/tokenizer.h"
 
@@ -59,9 +60,7 @@ Json ask_package(const Options& options, const std::vector<NamedText>& texts) {
           .where = options.folder,
           .found = fmt::format("exit code {}", code)});
   }
-  const MappedFile file = MappedFile::open(answered);
-  const auto* text = reinterpret_cast<const char*>(file.bytes().data());
-  return Json::parse(text, text + file.bytes().size());
+  return Json::parse(text_of_file(answered));
 }
 
 std::string shown_ids(const Tokenizer& tokenizer, const Ids& ids, std::size_t at) {
@@ -145,17 +144,25 @@ void print_difference(const Difference& difference) {
   fmt::print("  ours:     {}\n  theirs:   {}\n", difference.ours, difference.theirs);
 }
 
-void print_json(const Options& options, const std::string& version, std::size_t texts,
-                std::size_t bytes, const std::vector<std::string>& left_out,
-                const std::vector<Difference>& differences) {
+// What was compared, and what came of it.
+struct Comparison {
+  std::string version;
+  std::size_t texts = 0, bytes = 0;
+  std::vector<std::string> left_out;
+  std::vector<Difference> differences;
+
+  bool equal() const { return differences.empty(); }
+};
+
+void print_json(const Options& options, const Comparison& c) {
   Json json{{"tokenizer", options.folder},
-            {"against", "tokenizers " + version},
-            {"texts", texts},
-            {"bytes", bytes},
-            {"not_utf8", left_out},
-            {"equal", differences.empty()},
+            {"against", "tokenizers " + c.version},
+            {"texts", c.texts},
+            {"bytes", c.bytes},
+            {"not_utf8", c.left_out},
+            {"equal", c.equal()},
             {"differences", Json::array()}};
-  for (const Difference& each : differences) {
+  for (const Difference& each : c.differences) {
     json["differences"].push_back({{"text", each.text},
                                    {"of", each.of},
                                    {"position", each.position},
@@ -166,42 +173,44 @@ void print_json(const Options& options, const std::string& version, std::size_t 
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
+void print_text(const Comparison& c) {
+  if (!c.left_out.empty()) {
+    fmt::print("left out, since they are not UTF-8, which the package cannot take:\n{}\n",
+               listed(c.left_out));
+  }
+  if (!c.equal()) print_difference(c.differences.front());
+  fmt::print("{}: {} of {} texts, {} bytes in all, {}tokenizers {}\n",
+             c.equal() ? "equal" : "NOT EQUAL", c.equal() ? c.texts : c.differences.size(), c.texts,
+             c.bytes, c.equal() ? "id for id as " : "differ from ", c.version);
+}
+
+Comparison compare_all(const Options& options, const Tokenizer& tokenizer) {
+  Comparison found;
+  std::vector<NamedText> texts = nasty_texts();
+  for (NamedText& text : read_texts(options.texts, options.paths, /*or_input=*/false)) {
+    is_utf8(text.text) ? texts.push_back(std::move(text)) : found.left_out.push_back(text.name);
+  }
+  const Json answer = ask_package(options, texts);
+  found.version = answer.at("version").get<std::string>();
+  found.texts = texts.size();
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    found.bytes += texts[i].text.size();
+    if (auto difference = compare(tokenizer, texts[i], answer.at("texts").at(i))) {
+      found.differences.push_back(std::move(*difference));
+    }
+  }
+  return found;
+}
+
 int run(const Options& options) {
   if (options.against != "tokenizers") {
     fail({.what = "there is nothing of this name to compare with",
           .expected = "--against tokenizers",
           .found = options.against});
   }
-  const auto tokenizer = open_tokenizer(options.folder);
-  std::vector<NamedText> texts = nasty_texts();
-  std::vector<std::string> left_out;
-  for (NamedText& text : read_texts(options.texts, options.paths, /*or_input=*/false)) {
-    is_utf8(text.text) ? texts.push_back(std::move(text)) : left_out.push_back(text.name);
-  }
-  const Json answer = ask_package(options, texts);
-  const auto version = answer.at("version").get<std::string>();
-  std::vector<Difference> differences;
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    bytes += texts[i].text.size();
-    if (auto found = compare(*tokenizer, texts[i], answer.at("texts").at(i))) {
-      differences.push_back(std::move(*found));
-    }
-  }
-  const bool equal = differences.empty();
-  if (options.json) {
-    print_json(options, version, texts.size(), bytes, left_out, differences);
-    return static_cast<int>(equal ? ExitCode::good : ExitCode::check_failed);
-  }
-  if (!left_out.empty()) {
-    fmt::print("left out, since they are not UTF-8, which the package cannot take:\n{}\n",
-               listed(left_out));
-  }
-  if (!equal) print_difference(differences.front());
-  fmt::print("{}: {} of {} texts, {} bytes in all, {}tokenizers {}\n",
-             equal ? "equal" : "NOT EQUAL", equal ? texts.size() : differences.size(), texts.size(),
-             bytes, equal ? "id for id as " : "differ from ", version);
-  return static_cast<int>(equal ? ExitCode::good : ExitCode::check_failed);
+  const Comparison found = compare_all(options, *open_tokenizer(options.folder));
+  options.json ? print_json(options, found) : print_text(found);
+  return static_cast<int>(found.equal() ? ExitCode::good : ExitCode::check_failed);
 }
 
 std::function<int()> add(CLI::App& app) {

@@ -6,8 +6,8 @@
 
 #include "cli/beside.h"
 #include "cli/text_input.h"
+#include "core/store/text_of_file.h"
 #include "kha/core/error.h"
-#include "kha/core/mapped_file.h"
 
 namespace kha::cli {
 namespace {
@@ -46,9 +46,7 @@ void write_engine_logits(const std::filesystem::path& model, const std::filesyst
 }
 
 nlohmann::ordered_json read_answer(const std::filesystem::path& file) {
-  const MappedFile mapped = MappedFile::open(file);
-  const auto* begin = reinterpret_cast<const char*>(mapped.bytes().data());
-  return nlohmann::ordered_json::parse(begin, begin + mapped.bytes().size());
+  return nlohmann::ordered_json::parse(text_of_file(file));
 }
 
 std::string continuation_line(const nlohmann::ordered_json& answer) {

@@ -6,19 +6,9 @@
 #include <iterator>
 
 #include "core/data/file_list.h"
-#include "core/tokenizer/unicode.h"
-#include "kha/core/mapped_file.h"
+#include "core/store/text_of_file.h"
 
 namespace kha::cli {
-
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const Character character = character_at(text, at);
-    if (!character.valid()) return false;
-    at += character.length;
-  }
-  return true;
-}
 
 std::string own_text(const std::filesystem::path& model) {
   const auto tokenizer = model / "tokenizer.json";
@@ -37,10 +27,7 @@ std::vector<NamedText> read_texts(const std::vector<std::string>& texts,
   }
   if (!paths.empty()) {
     for (const auto& listed : list_files({.paths = paths, .extensions = {}}).files) {
-      const MappedFile mapped = MappedFile::open(listed.file);
-      all.push_back(
-          {listed.file.string(),
-           {reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()}});
+      all.push_back({listed.file.string(), text_of_file(listed.file)});
     }
   }
   if (all.empty() && or_input) all.push_back({"standard input", read_standard_input()});

@@ -24,7 +24,4 @@ std::string own_text(const std::filesystem::path& model);
 
 std::string read_standard_input();
 
-// Whether it can be given to programs that take characters alone.
-bool is_utf8(std::string_view text);
-
 }  // namespace kha::cli

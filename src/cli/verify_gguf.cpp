@@ -7,6 +7,7 @@
 #include "cli/engine_logits.h"
 #include "cli/nasty_texts.h"
 #include "core/store/wording.h"
+#include "core/tokenizer/is_utf8.h"
 #include "core/tokenizer/unicode_normal_form.h"
 #include "kha/core/atomic_file.h"
 #include "kha/core/model_tokenizer.h"
