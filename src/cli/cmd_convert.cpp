@@ -7,6 +7,7 @@
 
 #include "cli/beside.h"
 #include "cli/commands.h"
+#include "cli/left_out.h"
 #include "cli/proof.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/captured_run.h"
@@ -102,7 +103,7 @@ void print_change(const Options& options, const Conversion& c) {
              count_parameters(before).total, count_parameters(after).total, cache_elements(before),
              cache_elements(after));
   fmt::print("  untouched: {}\n", c.untouched);
-  for (const auto& name : c.report.left_out) fmt::print("  not taken along: {}\n", name);
+  print_left_out(c.report.left_out);
   fmt::print("wrote {}\n", options.out);
 }
 

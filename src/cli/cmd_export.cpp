@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/export_gguf.h"
+#include "cli/left_out.h"
 #include "cli/verify_export.h"
 #include "cli/verify_gguf.h"
 #include "kha/core/error.h"
@@ -76,7 +77,7 @@ void print_report(const Options& options, const ExportReport& report) {
   print_warnings(report);
   fmt::print("exported {}\n{}", options.model, folded_line(report));
   for (const auto& change : report.changes) fmt::print("  {}\n", change);
-  for (const auto& name : report.left_out) fmt::print("  not taken along: {}\n", name);
+  print_left_out(report.left_out);
   fmt::print("wrote {}: {}, {}, {} bytes of tensors in {} file{}\n", options.out,
              report.architecture.class_name, report.model.dtype, report.bytes, report.files,
              report.files == 1 ? "" : "s");

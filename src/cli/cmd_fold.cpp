@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "cli/commands.h"
+#include "cli/left_out.h"
 #include "cli/proof.h"
 #include "kha/core/fold.h"
 #include "kha/core/model_folder.h"
@@ -97,7 +98,7 @@ void print_report(const Options& options, const FoldReport& report) {
   for (const auto& [key, group] : grouped(report)) {
     fmt::print("{}\n", group_line(key, group, report.condition_limit));
   }
-  for (const auto& name : report.left_out) fmt::print("  not taken along: {}\n", name);
+  print_left_out(report.left_out);
   fmt::print("wrote {}: {}\n", options.to,
              report.after.plain()
                  ? "a plain " + report.after.base_type() + " model"

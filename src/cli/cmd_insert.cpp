@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/left_out.h"
 #include "cli/proof.h"
 #include "kha/core/insert.h"
 #include "kha/core/model_folder.h"
@@ -33,7 +34,7 @@ void print_report(const Options& options, const InsertReport& report) {
   for (const auto& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
   fmt::print("inserted {} into {}: {} tensors of maps, all others byte for byte\n", options.setting,
              options.model, report.added.size());
-  for (const auto& name : report.left_out) fmt::print("  not taken along: {}\n", name);
+  print_left_out(report.left_out);
   fmt::print("wrote {}\n", options.out);
 }
 

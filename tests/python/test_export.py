@@ -245,6 +245,19 @@ def test_the_tokenizer_goes_along_and_code_and_old_weights_do_not(kha, tmp_path)
         "tokenizer_config.json"}
 
 
+def test_a_models_code_is_left_behind_in_one_line(kha, tmp_path):
+    write_model(tmp_path / "in", maps=LINEAR)
+    for name in ("attention_kha.py", "modeling_kha.py", "pytorch_model.bin"):
+        (tmp_path / "in" / name).write_text("")
+    for command, where in (("fold", ["--to", tmp_path / "folded", "--no-verify"]),
+                           ("export", [tmp_path / "out", "--to", "hf"])):
+        done = kha(command, tmp_path / "in", *where)
+        assert done.returncode == 0, done.stderr
+        lines = [line.strip() for line in done.stdout.splitlines() if "not taken along" in line]
+        assert lines == ["not taken along: attention_kha.py, modeling_kha.py",
+                         "not taken along: pytorch_model.bin"]
+
+
 def test_values_that_the_type_cannot_hold_are_refused(kha, tmp_path):
     write_model(tmp_path / "in")
     tensors = load_file(tmp_path / "in/model.safetensors")
