@@ -61,6 +61,34 @@ void print_through_cache(const Arguments& a, const std::vector<CacheLoss>& losse
       what_ran(arithmetic)["precision"], what_ran(arithmetic)["device"]));
 }
 
+void print_in_one_pass(const Arguments& a, const Evaluation& e, const ModelConfig& model,
+                       const Arithmetic& arithmetic, Progress& progress) {
+  if (a.json) {
+    const nlohmann::ordered_json json{{"loss", e.loss()},
+                                      {"perplexity", e.perplexity()},
+                                      {"bits_per_byte", e.bits_per_byte()},
+                                      {"targets", e.targets},
+                                      {"bytes", e.bytes},
+                                      {"documents", e.documents.size()},
+                                      {"context", a.context},
+                                      {"ran", what_ran(arithmetic, model)}};
+    return fmt::print("{}\n", json.dump(2));
+  }
+  progress.line(
+      fmt::format("loss {:.5f} nats a token   perplexity {:.4f}   {:.5f} bits a byte\n"
+                  "over {} tokens of {} documents in windows of {}, {} on {}",
+                  e.loss(), e.perplexity(), e.bits_per_byte(), e.targets, e.documents.size(),
+                  a.context, what_ran(arithmetic)["precision"], what_ran(arithmetic)["device"]));
+}
+
+EvaluationPlan plan_of(const Arguments& a) {
+  return {.context = a.context,
+          .rows = a.rows,
+          .max_tokens = a.max_tokens,
+          .boundary = BoundaryTargets::counted,
+          .packing = a.packing};
+}
+
 int run(Arguments arguments) {
   std::optional<KvCacheKind> kind;
   if (!arguments.kv_cache.empty()) kind = parse_kv_cache_kind(arguments.kv_cache, "--kv-cache");
@@ -68,44 +96,24 @@ int run(Arguments arguments) {
   const TextShard text(arguments.text, model.tokenizer);
   if (arguments.context == 0) arguments.context = model.config.max_position_embeddings;
   const Arithmetic arithmetic = arithmetic_of(arguments, model.config);
-  const EvaluationPlan plan{.context = arguments.context,
-                            .rows = arguments.rows,
-                            .max_tokens = arguments.max_tokens,
-                            .boundary = BoundaryTargets::counted,
-                            .packing = arguments.packing};
+  const EvaluationPlan plan = plan_of(arguments);
   Progress progress("");
   const auto passing = [&](int64_t done, int64_t all) {
     if (!arguments.json) progress.passing(fmt::format("{:.0f} %", 100.0 * done / all));
   };
   const Parameters parameters = model.parameters.to(arithmetic.device);
-  if (kind) {
-    const auto decode = [&](KvCacheKind each) {
-      return evaluate_through_cache(model.config, parameters, arithmetic, text.shard(),
-                                    *model.tokenizer, plan, {each, arguments.stretch}, passing);
-    };
-    print_through_cache(arguments, cache_losses(model.config, *kind, arithmetic.dtype, decode),
-                        model.config, arithmetic, progress);
+  if (!kind) {
+    const Evaluation e = evaluate(model.config, parameters, arithmetic, text.shard(),
+                                  *model.tokenizer, plan, passing);
+    print_in_one_pass(arguments, e, model.config, arithmetic, progress);
     return 0;
   }
-  const Evaluation e =
-      evaluate(model.config, parameters, arithmetic, text.shard(), *model.tokenizer, plan, passing);
-  if (arguments.json) {
-    const nlohmann::ordered_json json{{"loss", e.loss()},
-                                      {"perplexity", e.perplexity()},
-                                      {"bits_per_byte", e.bits_per_byte()},
-                                      {"targets", e.targets},
-                                      {"bytes", e.bytes},
-                                      {"documents", e.documents.size()},
-                                      {"context", arguments.context},
-                                      {"ran", what_ran(arithmetic, model.config)}};
-    fmt::print("{}\n", json.dump(2));
-    return 0;
-  }
-  progress.line(fmt::format(
-      "loss {:.5f} nats a token   perplexity {:.4f}   {:.5f} bits a byte\n"
-      "over {} tokens of {} documents in windows of {}, {} on {}",
-      e.loss(), e.perplexity(), e.bits_per_byte(), e.targets, e.documents.size(), arguments.context,
-      what_ran(arithmetic)["precision"], what_ran(arithmetic)["device"]));
+  const auto decode = [&](KvCacheKind each) {
+    return evaluate_through_cache(model.config, parameters, arithmetic, text.shard(),
+                                  *model.tokenizer, plan, {each, arguments.stretch}, passing);
+  };
+  print_through_cache(arguments, cache_losses(model.config, *kind, arithmetic.dtype, decode),
+                      model.config, arithmetic, progress);
   return 0;
 }
 
