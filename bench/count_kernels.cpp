@@ -55,7 +55,7 @@ void run_many_rows(const kha::CpuKernels& k, const Maps& maps) {
   const kha::PartialGradients partials{
       .up = partial[0].get(), .gate = partial[1].get(), .down = partial[2].get()};
   const Floats workspace = floats(k.workspace_size(dim));
-  const kha::HeadRows input{x.get(), 1, 2 * dim, dim}, gradient{grad.get(), 1, dim, dim};
+  const kha::HeadView input{x.get(), 1, 2 * dim, dim}, gradient{grad.get(), 1, dim, dim};
   const kha::RowRange all{0, rows};
   float *out = y.get(), *work = workspace.get();
   k.knock_linear(input, all, dim, map, out, work);
@@ -73,7 +73,7 @@ void run_few_rows(const kha::CpuKernels& k, const Maps& maps) {
   const kha::PlainMap map{.up = maps.up.get(), .gate = maps.gate.get(), .down = maps.down.get()};
   const Floats x = floats(few * dim), y = floats(few * dim);
   const Floats workspace = floats(k.few_workspace_size(dim));
-  const kha::HeadRows input{x.get(), few, few * dim, dim};
+  const kha::HeadView input{x.get(), few, few * dim, dim};
   k.few_linear(input, few, dim, map, y.get(), workspace.get());
   k.few_gate(input, few, dim, map, y.get(), workspace.get());
   k.few_mlp(input, few, dim, map, y.get(), workspace.get());
@@ -93,7 +93,7 @@ void run_layers(const kha::CpuKernels& k) {
   const Floats x = floats(rows * dim), grad = floats(rows * dim), weight = floats(dim);
   const Floats y = floats(rows * dim), second = floats(rows * dim), dweight = floats(dim);
   const Floats cosine = floats(rows * dim), sine = floats(rows * dim);
-  const kha::HeadRows input{x.get(), 1, dim, dim}, gradient{grad.get(), 1, dim, dim};
+  const kha::HeadView input{x.get(), 1, dim, dim}, gradient{grad.get(), 1, dim, dim};
   const kha::RowRange all{0, rows};
   const kha::Rotation table{cosine.get(), sine.get(), rows, 1};
   constexpr float eps = 1e-6f;

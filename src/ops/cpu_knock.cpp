@@ -81,7 +81,7 @@ PlainMap plain(MapKind kind, const std::vector<Tensor>& m) {
   return {.up = data(0), .gate = data(1), .down = data(2)};
 }
 
-void knock_few(const CpuKernels& kernels, MapKind kind, const HeadRows& x, at::TensorList matrices,
+void knock_few(const CpuKernels& kernels, MapKind kind, const HeadView& x, at::TensorList matrices,
                const Tensor& y) {
   std::vector<Tensor> held;
   for (const Tensor& matrix : matrices) held.push_back(matrix.contiguous());
@@ -170,7 +170,7 @@ Tensor knock_forward(const CpuKernels& kernels, MapKind kind, const Tensor& x,
   const int64_t dim = x.size(-1), rows = x.numel() / dim;
   Tensor y = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous)), held;
   if (rows == 0) return y;
-  const HeadRows input = head_rows(x, held);
+  const HeadView input = head_rows(x, held);
   if (rows < kernels.few_rows) {
     knock_few(kernels, kind, input, matrices, y);
     return y;
@@ -200,7 +200,7 @@ std::vector<Tensor> knock_backward(const CpuKernels& kernels, MapKind kind, cons
   }
   if (rows == 0) return gradients;
   Tensor x_held, grad_held;
-  const HeadRows x_rows = head_rows(x, x_held), grad_rows = head_rows(grad, grad_held);
+  const HeadView x_rows = head_rows(x, x_held), grad_rows = head_rows(grad, grad_held);
   Packed packed(kernels, dim, gradients[0]);
   const PackedMap map = pack_backward(kind, matrices, packed);
   const Workspaces workspaces(kernels.workspace_size(dim), gradients[0]);

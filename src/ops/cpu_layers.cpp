@@ -71,7 +71,7 @@ Tensor norm_forward(const CpuKernels& kernels, const Tensor& x, const Tensor& we
   Tensor y = empty_like_contiguous(x), x_held, weight_held;
   if (y.numel() == 0) return y;
   const int64_t dim = x.size(-1);
-  const HeadRows rows = head_rows(x, x_held);
+  const HeadView rows = head_rows(x, x_held);
   const float* w = vector_data(weight, weight_held);
   const Table table(angles, x);
   float* to = y.mutable_data_ptr<float>();
@@ -93,7 +93,7 @@ std::pair<Tensor, Tensor> norm_backward(const CpuKernels& kernels, const Tensor&
   const int64_t pieces = (count + piece - 1) / piece;
   const Tensor partials = at::empty({pieces, dim}, dx.options());
   if (count == 0) return {dx, sum_pieces(partials)};
-  const HeadRows x_rows = head_rows(x, x_held), grad_rows = head_rows(grad, grad_held);
+  const HeadView x_rows = head_rows(x, x_held), grad_rows = head_rows(grad, grad_held);
   const float* w = vector_data(weight, weight_held);
   const Table table(angles, x);
   float* to = dx.mutable_data_ptr<float>();
@@ -117,7 +117,7 @@ Tensor swiglu_forward(const CpuKernels& kernels, const Tensor& gate, const Tenso
   Tensor y = empty_like_contiguous(gate), gate_held, up_held;
   if (y.numel() == 0) return y;
   const int64_t width = gate.size(-1);
-  const HeadRows g = head_rows(gate, gate_held), u = head_rows(up, up_held);
+  const HeadView g = head_rows(gate, gate_held), u = head_rows(up, up_held);
   float* to = y.mutable_data_ptr<float>();
   for_rows(rows_of(gate), width, [&](RowRange range) { kernels.swiglu(g, u, range, width, to); });
   return y;
@@ -129,8 +129,8 @@ std::pair<Tensor, Tensor> swiglu_backward(const CpuKernels& kernels, const Tenso
   if (dgate.numel() == 0) return {dgate, dup};
   Tensor grad_held, gate_held, up_held;
   const int64_t width = gate.size(-1);
-  const HeadRows d = head_rows(grad, grad_held), g = head_rows(gate, gate_held);
-  const HeadRows u = head_rows(up, up_held);
+  const HeadView d = head_rows(grad, grad_held), g = head_rows(gate, gate_held);
+  const HeadView u = head_rows(up, up_held);
   float *to_gate = dgate.mutable_data_ptr<float>(), *to_up = dup.mutable_data_ptr<float>();
   for_rows(rows_of(gate), width,
            [&](RowRange range) { kernels.swiglu_backward(d, g, u, range, width, to_gate, to_up); });

@@ -30,7 +30,7 @@ const CpuKernels* kernels_for(const Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat ? chosen_cpu_kernels() : nullptr;
 }
 
-HeadRows head_rows(const Tensor& x, Tensor& holder) {
+HeadView head_rows(const Tensor& x, Tensor& holder) {
   const bool adjacent = x.size(-1) == 1 || x.stride(-1) == 1;
   const std::optional<int64_t> outer = adjacent ? outer_stride(x) : std::nullopt;
   holder = outer ? x : x.contiguous();

@@ -10,8 +10,8 @@ namespace kha::ops {
 // The chosen kernels where they serve x, else null: then torch's operators are composed.
 const CpuKernels* kernels_for(const at::Tensor& x);
 
-// x [..., heads, D] as rows; `holder` keeps the copy alive that layouts beyond HeadRows need.
-HeadRows head_rows(const at::Tensor& x, at::Tensor& holder);
+// x [..., heads, D] as rows; `holder` keeps the copy alive that layouts beyond HeadView need.
+HeadView head_rows(const at::Tensor& x, at::Tensor& holder);
 
 // How many items of `values` numbers each are worth another thread: some 16 K numbers.
 constexpr int64_t thread_grain(int64_t values) {

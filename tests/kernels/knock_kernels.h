@@ -57,7 +57,7 @@ struct StridedRows {
   float& at(std::int64_t row, std::int64_t i) {
     return memory[row / heads * outer_stride + row % heads * head_stride + i];
   }
-  HeadRows view() const { return {memory.data(), heads, outer_stride, head_stride}; }
+  HeadView view() const { return {memory.data(), heads, outer_stride, head_stride}; }
   void fill(std::mt19937& engine, float scale = 1.0f) {
     std::normal_distribution<float> normal(0.0f, scale);
     for (std::int64_t r = 0; r < count(); ++r) {

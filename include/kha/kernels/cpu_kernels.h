@@ -94,25 +94,25 @@ struct CpuKernels {
   void (*pack)(const float* matrix, std::int64_t dim, PackedFor use, float* packed);
 
   // linear: y = x M^T. y [rows, D] adjacent; only the range's rows are written. Packed: up.
-  void (*knock_linear)(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+  void (*knock_linear)(HeadView x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                        float* workspace);
   // dx = dy M and the piece's dM = dy^T x (`up`, as stored). Packed: up_backward.
-  void (*knock_linear_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+  void (*knock_linear_backward)(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                                 const PackedMap& map, float* dx, const PartialGradients& partial,
                                 float* workspace);
   // gate: y = 2 x * sigmoid(x G^T). Packed: gate.
-  void (*knock_gate)(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+  void (*knock_gate)(HeadView x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                      float* workspace);
   // dx, and the piece's dG (`gate`, transposed). Packed: gate, gate_backward.
-  void (*knock_gate_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+  void (*knock_gate_backward)(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                               const PackedMap& map, float* dx, const PartialGradients& partial,
                               float* workspace);
   // mlp: y = 2 (x U^T * sigmoid(x G^T)) W^T. Packed: up, gate, down.
-  void (*knock_mlp)(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+  void (*knock_mlp)(HeadView x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                     float* workspace);
   // dx, and the piece's dU, dG (transposed) and dW (as stored); the inner values are computed again
   // from x. Packed: all but down.
-  void (*knock_mlp_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+  void (*knock_mlp_backward)(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                              const PackedMap& map, float* dx, const PartialGradients& partial,
                              float* workspace);
   // matrix [D, D] = the sum of `pieces` partials, one every `piece_stride` floats, in their order,
@@ -124,11 +124,11 @@ struct CpuKernels {
   // than the product. Same values up to rounding. `workspace` holds few_workspace_size floats.
   std::int64_t few_rows;  // from this many rows on packing pays; the calls below take fewer
   std::int64_t (*few_workspace_size)(std::int64_t dim);
-  void (*few_linear)(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+  void (*few_linear)(HeadView x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
                      float* workspace);
-  void (*few_gate)(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+  void (*few_gate)(HeadView x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
                    float* workspace);
-  void (*few_mlp)(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+  void (*few_mlp)(HeadView x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
                   float* workspace);
 
   // Cross-entropy over rows of `width` adjacent logits z, in place (kha/ops/head_loss.h):
@@ -140,17 +140,17 @@ struct CpuKernels {
 
   // Equations in kha/ops/layers.h. y, dx, dgate and dup are [rows, D] with adjacent rows, of which
   // those of the range are written; dweight [D] is the range's part of the weight's gradient.
-  void (*rms_norm)(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+  void (*rms_norm)(HeadView x, RowRange range, std::int64_t dim, const float* weight, float eps,
                    float* y);
-  void (*rms_norm_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+  void (*rms_norm_backward)(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                             const float* weight, float eps, float* dx, float* dweight);
-  void (*norm_rope)(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+  void (*norm_rope)(HeadView x, RowRange range, std::int64_t dim, const float* weight, float eps,
                     const Rotation& table, float* y);
-  void (*norm_rope_backward)(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+  void (*norm_rope_backward)(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                              const float* weight, float eps, const Rotation& table, float* dx,
                              float* dweight);
-  void (*swiglu)(HeadRows gate, HeadRows up, RowRange range, std::int64_t width, float* y);
-  void (*swiglu_backward)(HeadRows grad, HeadRows gate, HeadRows up, RowRange range,
+  void (*swiglu)(HeadView gate, HeadView up, RowRange range, std::int64_t width, float* y);
+  void (*swiglu_backward)(HeadView grad, HeadView gate, HeadView up, RowRange range,
                           std::int64_t width, float* dgate, float* dup);
 
   // y_r = weights_r silu(gate_r) * up_r, [rows, width] of adjacent rows; grad is that of y.

@@ -26,7 +26,7 @@ Rows<T> adjacent_rows(T* data, std::int64_t count, std::int64_t width) {
 
 // The rows of a tensor [outer, heads, D] whose two leading strides are free (in values): row r is
 // head r % heads at outer position r / heads, D adjacent values.
-struct HeadRows {
+struct HeadView {
   const float* data = nullptr;
   std::int64_t heads = 1;
   std::int64_t outer_stride = 0;

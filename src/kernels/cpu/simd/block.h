@@ -31,7 +31,7 @@ KHA_INLINE std::int64_t block_stride(std::int64_t dim) {
 
 KHA_INLINE std::int64_t block_size(std::int64_t dim) { return block_rows * block_stride(dim); }
 
-KHA_INLINE const float* row_of(const HeadRows& x, std::int64_t row) {
+KHA_INLINE const float* row_of(const HeadView& x, std::int64_t row) {
   return x.data + row / x.heads * x.outer_stride + row % x.heads * x.head_stride;
 }
 
@@ -43,7 +43,7 @@ KHA_INLINE void copy_row(const float* from, std::int64_t count, float* to) {
 
 // Rows first .. first + count - 1 of x into a block. What is beside them and below, up to whole
 // tiles, is zero: it takes part in products.
-static inline void fill_block(const HeadRows& x, std::int64_t first, std::int64_t count,
+static inline void fill_block(const HeadView& x, std::int64_t first, std::int64_t count,
                               std::int64_t dim, float* block) {
   const std::int64_t stride = block_stride(dim);
   for (std::int64_t r = 0; r < count; ++r) {
@@ -59,13 +59,13 @@ static inline void fill_block(const HeadRows& x, std::int64_t first, std::int64_
 // few lines of 64 bytes at a time: copied cold, a block waits for memory as long as a twentieth of
 // the mlp map's product takes.
 struct Prefetch {
-  const HeadRows& x;
+  const HeadView& x;
   std::int64_t row, end, dim;
   std::int64_t column = 0;
 };
 
 // Of the block behind rows first .. first + count - 1 of `range`.
-KHA_INLINE Prefetch prefetch_behind(const HeadRows& x, RowRange range, std::int64_t first,
+KHA_INLINE Prefetch prefetch_behind(const HeadView& x, RowRange range, std::int64_t first,
                                     std::int64_t count, std::int64_t dim) {
   const std::int64_t next = first + count, end = range.first + range.count;
   return {x, next, end - next < block_rows ? end : next + block_rows, dim};

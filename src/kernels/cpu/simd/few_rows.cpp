@@ -109,7 +109,7 @@ static void few_products(const float* x, const Few& f, const float* matrix, floa
   }
 }
 
-static void take_rows(const HeadRows& x, const Few& f, float* to) {
+static void take_rows(const HeadView& x, const Few& f, float* to) {
   if (f.width == 0) return fill_block(x, 0, f.rows, f.dim, to);
   const std::int64_t stride = f.stride();
   for (std::int64_t i = 0; i < f.size(); ++i) to[i] = 0.0f;
@@ -140,7 +140,7 @@ static void gate_values(const float* logits, const Few& f, float* values) {
   }
 }
 
-void few_linear(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+void few_linear(HeadView x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
                 float* workspace) {
   const Few f = few(rows, dim);
   float* product = workspace + few_size(dim);
@@ -149,7 +149,7 @@ void few_linear(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap&
   give_rows(product, f, y);
 }
 
-void few_gate(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+void few_gate(HeadView x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
               float* workspace) {
   const Few f = few(rows, dim);
   float* logits = workspace + few_size(dim);
@@ -159,7 +159,7 @@ void few_gate(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& m
   give_rows(workspace, f, y);
 }
 
-void few_mlp(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+void few_mlp(HeadView x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
              float* workspace) {
   const Few f = few(rows, dim);
   float *hidden = workspace + few_size(dim), *logits = workspace + 2 * few_size(dim);

@@ -8,17 +8,17 @@ namespace kha::cpu::KHA_SET {
 double probe_multiply_add(std::int64_t rounds);
 void head_loss(float* logits, std::int64_t rows, std::int64_t width, const std::int64_t* targets,
                const float* scales, float* losses);
-void rms_norm(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+void rms_norm(HeadView x, RowRange range, std::int64_t dim, const float* weight, float eps,
               float* y);
-void rms_norm_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void rms_norm_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                        const float* weight, float eps, float* dx, float* dweight);
-void norm_rope(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+void norm_rope(HeadView x, RowRange range, std::int64_t dim, const float* weight, float eps,
                const Rotation& table, float* y);
-void norm_rope_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void norm_rope_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                         const float* weight, float eps, const Rotation& table, float* dx,
                         float* dweight);
-void swiglu(HeadRows gate, HeadRows up, RowRange range, std::int64_t width, float* y);
-void swiglu_backward(HeadRows grad, HeadRows gate, HeadRows up, RowRange range, std::int64_t width,
+void swiglu(HeadView gate, HeadView up, RowRange range, std::int64_t width, float* y);
+void swiglu_backward(HeadView grad, HeadView gate, HeadView up, RowRange range, std::int64_t width,
                      float* dgate, float* dup);
 void weighted_swiglu(const WeightedGates& gates, float* y);
 void weighted_swiglu_backward(const float* grad, const WeightedGates& gates,
@@ -33,28 +33,28 @@ void pack(const float* matrix, std::int64_t dim, PackedFor use, float* packed);
 void sum_partials(const float* partials, std::int64_t pieces, std::int64_t piece_stride,
                   std::int64_t dim, PartialOrder order, RowRange rows, float* matrix);
 
-void knock_linear(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+void knock_linear(HeadView x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                   float* workspace);
-void knock_linear_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void knock_linear_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                            const PackedMap& map, float* dx, const PartialGradients& partial,
                            float* workspace);
-void knock_gate(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+void knock_gate(HeadView x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                 float* workspace);
-void knock_gate_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void knock_gate_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                          const PackedMap& map, float* dx, const PartialGradients& partial,
                          float* workspace);
-void knock_mlp(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+void knock_mlp(HeadView x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                float* workspace);
-void knock_mlp_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void knock_mlp_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                         const PackedMap& map, float* dx, const PartialGradients& partial,
                         float* workspace);
 
 std::int64_t few_workspace_size(std::int64_t dim);
-void few_linear(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+void few_linear(HeadView x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
                 float* workspace);
-void few_gate(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+void few_gate(HeadView x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
               float* workspace);
-void few_mlp(HeadRows x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
+void few_mlp(HeadView x, std::int64_t rows, std::int64_t dim, const PlainMap& map, float* y,
              float* workspace);
 
 }  // namespace kha::cpu::KHA_SET

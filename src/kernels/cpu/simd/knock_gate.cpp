@@ -8,7 +8,7 @@
 
 namespace kha::cpu::KHA_SET {
 
-void knock_gate(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+void knock_gate(HeadView x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                 float* workspace) {
   const std::int64_t stride = block_stride(dim);
   alignas(64) float part[tile_rows * tile_columns];
@@ -44,7 +44,7 @@ KHA_INLINE void gate_tile(const float* x, const float* grad, float* logit, float
   }
 }
 
-void knock_gate_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void knock_gate_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                          const PackedMap& map, float* dx, const PartialGradients& partial,
                          float* workspace) {
   const std::int64_t stride = block_stride(dim), size = block_size(dim);

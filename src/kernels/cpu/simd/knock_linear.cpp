@@ -4,7 +4,7 @@
 
 namespace kha::cpu::KHA_SET {
 
-void knock_linear(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+void knock_linear(HeadView x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                   float* workspace) {
   for (std::int64_t done = 0; done < range.count; done += block_rows) {
     const std::int64_t first = range.first + done;
@@ -14,7 +14,7 @@ void knock_linear(HeadRows x, RowRange range, std::int64_t dim, const PackedMap&
   }
 }
 
-void knock_linear_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void knock_linear_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                            const PackedMap& map, float* dx, const PartialGradients& partial,
                            float* workspace) {
   const std::int64_t stride = block_stride(dim);

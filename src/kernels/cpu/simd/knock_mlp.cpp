@@ -20,7 +20,7 @@ KHA_INLINE void hidden_tile(const float* logit, float* hidden, std::int64_t stri
   }
 }
 
-void knock_mlp(HeadRows x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
+void knock_mlp(HeadView x, RowRange range, std::int64_t dim, const PackedMap& map, float* y,
                float* workspace) {
   const std::int64_t stride = block_stride(dim);
   float *x_block = workspace, *hidden = workspace + block_size(dim);
@@ -92,7 +92,7 @@ static void add_matrix_gradients(const MlpBlock& b, const PartialGradients& part
   outer_products(b.grad, stride, b.hidden, tile_columns, count, dim, partial.down + offset, add);
 }
 
-void knock_mlp_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void knock_mlp_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                         const PackedMap& map, float* dx, const PartialGradients& partial,
                         float* workspace) {
   const std::int64_t size = block_size(dim);

@@ -50,7 +50,7 @@ KHA_INLINE Halves rotate_back(Halves g, Halves cos, Halves sin) {
 
 }  // namespace
 
-void rms_norm(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+void rms_norm(HeadView x, RowRange range, std::int64_t dim, const float* weight, float eps,
               float* y) {
   for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
     const float* from = row_of(x, row);
@@ -66,7 +66,7 @@ void rms_norm(HeadRows x, RowRange range, std::int64_t dim, const float* weight,
   }
 }
 
-void rms_norm_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void rms_norm_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                        const float* weight, float eps, float* dx, float* dweight) {
   clear(dweight, dim);
   for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
@@ -74,7 +74,7 @@ void rms_norm_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t d
   }
 }
 
-void norm_rope(HeadRows x, RowRange range, std::int64_t dim, const float* weight, float eps,
+void norm_rope(HeadView x, RowRange range, std::int64_t dim, const float* weight, float eps,
                const Rotation& table, float* y) {
   const std::int64_t half = dim / 2;
   for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
@@ -92,7 +92,7 @@ void norm_rope(HeadRows x, RowRange range, std::int64_t dim, const float* weight
   }
 }
 
-void norm_rope_backward(HeadRows grad, HeadRows x, RowRange range, std::int64_t dim,
+void norm_rope_backward(HeadView grad, HeadView x, RowRange range, std::int64_t dim,
                         const float* weight, float eps, const Rotation& table, float* dx,
                         float* dweight) {
   const std::int64_t half = dim / 2;

@@ -50,7 +50,7 @@ KHA_INLINE void for_vectors(std::int64_t first, std::int64_t width, const Step& 
 
 }  // namespace
 
-void swiglu(HeadRows gate, HeadRows up, RowRange range, std::int64_t width, float* y) {
+void swiglu(HeadView gate, HeadView up, RowRange range, std::int64_t width, float* y) {
   for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
     const float *g = row_of(gate, row), *u = row_of(up, row);
     float* to = y + row * width;
@@ -61,7 +61,7 @@ void swiglu(HeadRows gate, HeadRows up, RowRange range, std::int64_t width, floa
   }
 }
 
-void swiglu_backward(HeadRows grad, HeadRows gate, HeadRows up, RowRange range, std::int64_t width,
+void swiglu_backward(HeadView grad, HeadView gate, HeadView up, RowRange range, std::int64_t width,
                      float* dgate, float* dup) {
   for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
     const float *d = row_of(grad, row), *g = row_of(gate, row), *u = row_of(up, row);
