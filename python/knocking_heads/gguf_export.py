@@ -51,8 +51,8 @@ def write(plain: Path, out: Path, dtype: str, name: str) -> dict:
 
 
 def tokenizer_facts(vocabulary: Vocabulary) -> dict:
-    return {"pre": "SentencePiece" if vocabulary.scores else vocabulary.pre, "tokens": len(vocabulary.tokens),
-            "unused": vocabulary.padding, "merges": len(vocabulary.merges),
+    pre = "SentencePiece" if vocabulary.scores else vocabulary.pre
+    return {"pre": pre, "tokens": len(vocabulary.tokens), "unused": vocabulary.padding, "merges": len(vocabulary.merges),
             "marks": vocabulary.marks, "adds_bos": vocabulary.adds["bos"],
             "normalises": vocabulary.normalises,
             "chat_template": vocabulary.chat_template is not None}

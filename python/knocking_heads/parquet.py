@@ -72,6 +72,18 @@ def check_columns(file, path, columns):
             )
 
 
+def put(line, out, flush=False):
+    """Trouble with the output is not the input's."""
+    try:
+        out.write(line)
+        if flush:
+            out.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ParquetError(f"the rows cannot be written: {error}; free space where they go") from error
+
+
 def write_rows(file, path, columns, out):
     """One object a row, null where a cell is; text is written as it is, in UTF-8."""
     import pyarrow
@@ -82,8 +94,8 @@ def write_rows(file, path, columns, out):
             for place in range(batch.num_rows):
                 number += 1
                 row = {column: batch.column(column)[place].as_py() for column in columns}
-                out.write(json.dumps(row, ensure_ascii=False) + "\n")
-    except BrokenPipeError:
+                put(json.dumps(row, ensure_ascii=False) + "\n", out)
+    except (BrokenPipeError, ParquetError):
         raise
     except UnicodeDecodeError as error:
         raise ParquetError(
@@ -104,7 +116,7 @@ def main():
         file = open_file(arguments.file)
         check_columns(file, arguments.file, arguments.column)
         write_rows(file, arguments.file, arguments.column, sys.stdout)
-        sys.stdout.flush()
+        put("", sys.stdout, flush=True)
     except ParquetError as error:
         sys.exit(f"error: {shown(str(error))}")
     except BrokenPipeError:  # whoever read had enough

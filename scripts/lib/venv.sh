@@ -107,7 +107,8 @@ requirements() { grep -vE "^(#|$)${own_python:+|^torch==}" requirements.txt; }
 package_names() {
   "$1" -c 'import re
 from importlib.metadata import distributions
-for package in distributions(): print(re.sub("[-_.]+", "-", package.name).lower())'
+for package in distributions():
+    if package.name: print(re.sub("[-_.]+", "-", package.name).lower())'
 }
 
 # Prints the lock without what the base Python brings with its own torch: a pinned torch, or a
@@ -117,9 +118,13 @@ constraints() {
     cat requirements.lock
     return
   fi
+  local own
+  own=$(package_names "$own_python") ||
+    stop "The packages of $own_python cannot be listed." \
+      "Try: $own_python -m pip list. Mend what it says, or leave KHA_PYTHON out."
   awk -F == 'NR == FNR {own[$1]; next}
     {name = tolower($1); gsub(/[-_.]+/, "-", name)}
-    !(name in own)' <(package_names "$own_python") requirements.lock
+    !(name in own)' <(echo "$own") requirements.lock
 }
 
 pip_install() {
@@ -155,11 +160,15 @@ check_torch_is_kept() {
   [[ -n "$own_python" ]] || return 0
   local wanted found
   wanted=$(torch_version "$own_python")
-  found=$(torch_version "$venv/bin/python")
+  found=$(torch_version "$venv/bin/python") || found=
+  [[ -n "$found" ]] ||
+    stop "$venv does not see torch $wanted of $own_python." \
+      "A torch that is installed by a link (pip install -e, a develop build) is seen by its own Python alone." \
+      "Install its wheel there, delete $venv and call again."
   [[ "$found" == "$wanted" ]] ||
     stop "pip put torch $found in front of torch $wanted of $own_python." \
       "A requirement does not take torch $wanted; pip's output is in $log." \
-      "Give a Python with a torch that they take, or leave KHA_PYTHON out to get the pinned one."
+      "Delete $venv. Give a Python with a torch that they take, or leave KHA_PYTHON out to get the pinned one."
 }
 
 write_stamp() {

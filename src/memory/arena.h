@@ -30,7 +30,10 @@ struct ArenaCounts {
 class UseCount {
  public:
   void add(std::int64_t bytes);
-  void reset_peak() { peak_ = now_.load(); }
+  void reset_peak() {
+    peak_ = now_.load();
+    add(0);  // what came between reading and writing counts too
+  }
   std::int64_t now() const { return now_; }
   std::int64_t peak() const { return peak_; }
 

@@ -67,6 +67,14 @@ WhatRan what_ran(const Arithmetic& arithmetic) {
           {"knock", knock_implementation(arithmetic)}};
 }
 
+// What of the rotary embedding the operator does not compute; empty: nothing.
+std::string composed_rotary(const ModelConfig& model) {
+  const bool part = model.attention == "gqa" && model.rope_head_dim > 0;
+  std::string kind = part ? "a part of each head" : "";
+  if (model.rotary_layout == "interleaved") kind += part ? ", interleaved" : "interleaved";
+  return kind;
+}
+
 WhatRan what_ran(const Arithmetic& arithmetic, const ModelConfig& model) {
   WhatRan ran = what_ran(arithmetic);
   if (model.experts.any()) {
@@ -74,9 +82,8 @@ WhatRan what_ran(const Arithmetic& arithmetic, const ModelConfig& model) {
                              model.experts.width};
     ran["experts"] = std::string(to_string(choose_product_path(facts)));
   }
-  if (model.rotary_layout == "interleaved") ran["rotary"] = "interleaved: aten, no norm_rope";
-  if (model.attention == "gqa" && model.rope_head_dim > 0) {
-    ran["rotary"] = "a part of each head: aten, no norm_rope";
+  if (const std::string kind = composed_rotary(model); !kind.empty()) {
+    ran["rotary"] = kind + ": aten, no norm_rope";
   }
   return ran;
 }

@@ -164,8 +164,8 @@ struct OneLayer {
   }
 };
 
-// P6: the last channels of a split query are the rotated ones. Without them its position is nothing
-// to the scores; with them it is.
+// P6: the last channels of a split query are the rotated ones, in gqa the first. Without them its
+// position is nothing to the scores; with them it is.
 TEST(AttentionPitfalls, OnlyTheRotatedChannelsKnowThePosition) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, config] : bare_systems()) {
@@ -175,8 +175,8 @@ TEST(AttentionPitfalls, OnlyTheRotatedChannelsKnowThePosition) {
       Projected p = layer.project(6);
       p.queries_BTHD = layer.project(6, first).queries_BTHD.clone();
       const int64_t width = p.queries_BTHD.size(3);
-      if (!rotated)
-        p.queries_BTHD.narrow(3, width - config.rope_head_dim, config.rope_head_dim).zero_();
+      const int64_t begin = config.attention == "gqa" ? 0 : width - config.rope_head_dim;
+      if (!rotated) p.queries_BTHD.narrow(3, begin, config.rope_head_dim).zero_();
       return layer.heads(p);
     };
     EXPECT_TRUE(shifted_queries(false, 0).equal(shifted_queries(false, 5))) << name;

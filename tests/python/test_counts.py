@@ -46,7 +46,7 @@ def test_counts_are_a_part_of_the_benchmark(monkeypatch, capsys):
 
 def test_annotations_are_read():
     text = """
-12,345,678 (99.0%)  ???:kha::cpu::avx2::knock_mlp(kha::HeadRows, float*) [/a/b]
+12,345,678 (99.0%)  ???:kha::cpu::avx2::knock_mlp(kha::HeadView, float*) [/a/b]
      2,000 ( 1.0%)  ???:kha::cpu::avx2::packed_size(long) [/a/b]
      1,500 ( 1.0%)  ???:kha::cpu::avx2::pack(float const*) [/a/b]
        900 ( 0.1%)  ???:void kha::cpu::avx2::tile<6, (kha::cpu::avx2::Side)0>(long) [/a/b]

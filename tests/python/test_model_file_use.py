@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -118,6 +119,46 @@ def test_a_step_forms_them_where_the_matrix_is_not_a_plain_one(model_of):
         layer.self_attn.kv_b_proj.__class__ = Adapted
     products_of_a_step(model, 20)
     assert (logits(model, IDS[:21]) - before).abs().max() > 1e-2
+
+
+def test_a_step_forms_them_where_a_hook_watches_the_matrix(model_of):
+    """A hook on kv_b sees every position of a step as it sees those of a pass."""
+    model = model_of("mla")
+    before = logits(model, IDS[:21])
+    for layer in model.model.layers:
+        layer.self_attn.kv_b_proj.register_forward_hook(lambda module, inputs, out: out * 1.25)
+    products_of_a_step(model, 20)
+    assert (logits(model, IDS[:21]) - before).abs().max() > 1e-2
+
+
+def test_a_step_in_a_narrow_type_is_as_exact_as_a_pass(folder_of):
+    """Both against float64: the scores of a step through latents are a sum of two."""
+    ids, errors = torch.tensor([IDS[:65]]), {}
+    exact = their_model(folder_of("mla"))
+    narrow = their_model(folder_of("mla"), torch.bfloat16)
+    with torch.no_grad():
+        wanted = exact(ids).logits[0, -1]
+        errors["pass"] = (narrow(ids).logits[0, -1].double() - wanted).abs().max()
+        cache = narrow(ids[:, :-1], use_cache=True).past_key_values
+        step = narrow(ids[:, -1:], past_key_values=cache).logits[0, -1]
+        errors["step"] = (step.double() - wanted).abs().max()
+    assert 0 < errors["step"] < 2 * errors["pass"], errors
+
+
+def test_kernels_of_flex_attention_are_found_by_their_threads(model_of):
+    from torch._inductor import config as settings
+
+    attention = type(model_of("gqa").model.layers[0].self_attn)
+    guard = sys.modules[attention.__module__].kernels_of_these_threads
+    cpu, flex = torch.device("cpu"), SimpleNamespace(_attn_implementation="flex_attention")
+    with guard(flex, cpu):
+        assert settings.cpp.threads == torch.get_num_threads()
+    with settings.patch({"cpp.threads": 7}), guard(flex, cpu):
+        assert settings.cpp.threads == 7
+    for config, device in ((SimpleNamespace(_attn_implementation="sdpa"), cpu),
+                           (flex, torch.device("cuda"))):
+        with guard(config, device):
+            assert settings.cpp.threads < 1
 
 
 def padded(rows):

@@ -20,7 +20,8 @@ def refuse(what: str, where: str, expected: str, found: str) -> None:
 
 
 def has_pieces(file: dict) -> bool:
-    return bool(file["model"].get("byte_fallback"))
+    model = file["model"]
+    return model.get("type") == "BPE" and bool(model.get("byte_fallback"))
 
 
 def check_pieces(file: dict) -> None:

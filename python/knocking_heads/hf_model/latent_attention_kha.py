@@ -28,10 +28,13 @@ class KhaLatentNorm(KhaRMSNorm):
 
 def holds_its_matrix(module, kinds, x):
     """Whether the products of a module are those of its weight as it stands: no quantised one, no
-    adapter beside it, nothing that lies elsewhere until it is called."""
+    adapter beside it, no hook, nothing that lies elsewhere until it is called."""
     weight = module.weight
     return (
         type(module) in kinds
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
+        and "forward" not in vars(module)
         and type(weight) is nn.Parameter
         and (weight.dtype, weight.device) == (x.dtype, x.device)
     )
@@ -124,13 +127,16 @@ class KhaLatentAttention(KhaAttention):
         )
 
     def through_latents(self, query, turned, latent, mask):
-        """q . M W c = (W^T M^T q) . c, and the sum over values is W of the sum over latents."""
+        """q . M W c = (W^T M^T q) . c, and the sum over values is W of the sum over latents. The
+        scores are a sum of two, made in float32: a narrow type would round each before its scale."""
         matrix = self.kv_b_proj.weight.view(-1, self.head_dim + self.value_width, self.latent_width)
         of_keys, of_values = matrix.split((self.head_dim, self.value_width), dim=1)
         plain, rotated = query.split((self.head_dim, self.turned_width), dim=-1)
         if hasattr(self, "knock_k"):
             plain = plain @ self.knock_k.weight
-        scores = scores_by_key_head(plain @ of_keys, latent) + scores_by_key_head(rotated, turned)
+        own = wide(latent.dtype)
+        scores = scores_by_key_head((plain @ of_keys).to(own), latent.to(own))
+        scores = scores + scores_by_key_head(rotated.to(own), turned.to(own))
         weights = weights_of(scores, mask, self.scaling).to(latent.dtype)
         sums = sums_by_key_head(weights, latent)  # [B, T, H, d_c]
         value = torch.einsum("bthc,hdc->bthd", sums, of_values)

@@ -47,11 +47,12 @@ void add_heads(std::vector<Field>& f, ModelConfig& m) {
               most_width)});
 }
 
-// The parts of the systems other than gqa.
+// Sizes that some systems have and others have not.
 void add_attention_parts(std::vector<Field>& f, ModelConfig& m) {
   add(f,
       {number("model.rope_head_dim", &m.rope_head_dim,
-              "rotated channels: gta of a head's D, mla and gla beside them", 0, most_width),
+              "rotated channels: gqa the first of a head's D, 0 all; gta of D; mla, gla beside D",
+              0, most_width),
        number("model.kv_latent", &m.kv_latent, "width of a latent head (mla, gla)", 0, most_size),
        number("model.latent_heads", &m.latent_heads, "latent heads (mla: 1, gla)", 0, most_size),
        number("model.query_latent", &m.query_latent,

@@ -123,8 +123,9 @@ class RowStream : public ByteStream {
           .where = path_.string(),
           .found =
               std::string("the reader of Parquet was ended by a signal: ") + ::strsignal(signal),
-          .cause = signal == SIGKILL ? "not enough memory for its rows, or somebody ended it"
-                                     : "a damaged file",
+          .cause = signal == SIGKILL || signal == SIGTERM
+                       ? "not enough memory for its rows, or somebody ended it"
+                       : "a damaged file",
           .next = "copy, download or write the file again, in smaller rows; or give it as .jsonl"});
   }
 

@@ -120,6 +120,9 @@ void read_numbers(ObjectReader& in, const std::string& type, ModelConfig& c) {
 std::string what_is_own(const ModelConfig& c) {
   std::string text = c.knocks.any(c.num_hidden_layers) ? "with maps" : "without maps";
   if (c.attention != "gqa") text += " and attention " + c.attention;
+  if (c.attention == "gqa" && c.rope_head_dim > 0) {
+    text += fmt::format(" and {} of a head's {} channels turned", c.rope_head_dim, c.head_dim);
+  }
   if (c.rotary_layout != "half_split") text += " and rotary layout " + c.rotary_layout;
   if (!c.experts.plain()) {
     text += fmt::format(" and a {} router with {} shared experts and scaling {}", c.experts.router,

@@ -115,21 +115,25 @@ std::optional<double> glm4_share(ObjectReader& in, std::optional<double> among, 
 }
 
 void set_share(ObjectReader& in, double share, bool kha, ModelConfig& c) {
-  const auto turned = static_cast<int64_t>(static_cast<double>(c.head_dim) * share);
-  if (!(share > 0 && share <= 1) || turned < 2 || turned % 2 != 0) {
+  const bool within = share > 0 && share <= 1;
+  const auto turned =
+      within ? static_cast<int64_t>(static_cast<double>(c.head_dim) * share) : int64_t{0};
+  if (turned < 2 || turned % 2 != 0) {
     in.refuse("`partial_rotary_factor` is no share of a head's channels",
               fmt::format("a share from above 0 to 1 that is an even number of the {} channels",
                           c.head_dim),
               fmt::format("{}", share));
   }
   const int64_t width = turned == c.head_dim ? 0 : turned;
-  if (kha && c.attention == "gqa" && width != c.rope_head_dim) {
-    in.refuse(
-        "`partial_rotary_factor` and `rope_head_dim` of the object `kha` contradict each other",
-        fmt::format("{} channels", c.rope_head_dim > 0 ? c.rope_head_dim : c.head_dim),
-        fmt::format("{}", share));
+  // Another attention turns what its own sizes say.
+  const int64_t own = c.attention == "gqa" ? c.rope_head_dim : 0;
+  if (kha && width != own) {
+    in.refuse("`partial_rotary_factor` contradicts the object `kha`",
+              fmt::format("a share of {} channels, by its `attention` and `rope_head_dim`",
+                          own > 0 ? own : c.head_dim),
+              fmt::format("{}", share));
   }
-  if (c.attention == "gqa") c.rope_head_dim = width;
+  if (!kha) c.rope_head_dim = width;
 }
 
 // Absent (nothing) in a file of type `kha`, whose object says it.

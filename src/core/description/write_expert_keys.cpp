@@ -1,4 +1,6 @@
 // A mixture of experts written into config.json, under the names of its class.
+#include <cmath>
+
 #include "core/description/expert_keys.h"
 
 namespace kha {
@@ -22,6 +24,16 @@ void write_qwen3_moe(nlohmann::ordered_json& json, const ExpertConfig& e) {
   json["topk_group"] = e.open_groups;
 }
 
+// Readers take the whole part of share times width: a quotient that falls short of the channels by
+// a rounding would lose one, so it is raised to the next number that does not.
+double turned_share(const ModelConfig& c) {
+  if (c.attention != "gqa" || c.rope_head_dim == 0) return 1.0;
+  const auto width = static_cast<double>(c.head_dim), turned = static_cast<double>(c.rope_head_dim);
+  double share = turned / width;
+  while (share * width < turned) share = std::nextafter(share, 1.0);
+  return share;
+}
+
 void write_glm4_moe(nlohmann::ordered_json& json, const ModelConfig& c) {
   const ExpertConfig& e = c.experts;
   json["n_routed_experts"] = e.count;
@@ -32,9 +44,7 @@ void write_glm4_moe(nlohmann::ordered_json& json, const ModelConfig& c) {
   json["routed_scaling_factor"] = e.scaling;
   json["use_qk_norm"] = c.qk_norm;
   // At both places: readers look at one or the other and silently take 0.5 where it is missing.
-  const bool part = c.attention == "gqa" && c.rope_head_dim > 0;
-  const double share =
-      part ? static_cast<double>(c.rope_head_dim) / static_cast<double>(c.head_dim) : 1.0;
+  const double share = turned_share(c);
   json["partial_rotary_factor"] = share;
   json["rope_parameters"]["partial_rotary_factor"] = share;
 }

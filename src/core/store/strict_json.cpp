@@ -34,7 +34,8 @@ void refuse_foreign(std::string_view text, const std::filesystem::path& path,
         .where = path.string(),
         .expected = "JSON",
         .found = foreign->name,
-        .next = foreign->next});
+        .cause = "another file in its place",
+        .next = anew});
 }
 
 }  // namespace

@@ -10,11 +10,19 @@ namespace {
 
 constexpr std::size_t most_shown = 160;
 
+// At most so many bytes, and no character cut in two.
+std::string_view beginning(std::string_view text) {
+  std::size_t end = std::min(text.size(), most_shown);
+  const auto continues = [&] { return (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80; };
+  while (end > 0 && end < text.size() && continues()) --end;
+  return text.substr(0, end);
+}
+
 }  // namespace
 
 std::string shown(std::string_view text) {
   std::string out;
-  for (const char c : text.substr(0, most_shown)) {
+  for (const char c : beginning(text)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\x{:02x}", byte);

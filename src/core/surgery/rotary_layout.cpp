@@ -12,8 +12,8 @@ namespace {
 
 using Order = std::vector<int64_t>;
 
-// Of a projection: the rotated rows of its heads, or the columns that weigh them. Of a norm: its
-// whole gain, one head.
+// Of a projection: the rotated rows of its heads, or the columns that weigh them. Of a norm: the
+// gain of its rotated channels, one head.
 struct RotatedTensor {
   std::string name;
   HeadRows rows;

@@ -4,22 +4,23 @@
 #include <ATen/Parallel.h>
 
 #include "kha/ops/cpu_implementation.h"
+#include "ops/cpu_rows.h"
 
 namespace kha {
 namespace {
 
 at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? type : at::kFloat; }
 
-// torch's own index_add_ goes row by row through its iterator, which costs more than the sum.
 const CpuKernels& kernels() {
   const CpuKernels* chosen = ops::chosen_cpu_kernels();
   return chosen ? *chosen : cpu_kernels(InstructionSet::scalar);
 }
 
+// torch's own index_add_ goes row by row through its iterator, which costs more than the sum. No
+// token is there twice, so threads write rows of their own.
 void add_float_rows(float* sum, const int64_t* tokens, const float* rows, int64_t count,
                     int64_t width) {
-  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1));
-  at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, count, ops::thread_grain(width), [&](int64_t begin, int64_t end) {
     kernels().add_rows(rows + begin * width, tokens + begin, end - begin, width, sum);
   });
 }

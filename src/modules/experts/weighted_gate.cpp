@@ -4,10 +4,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 
-#include <algorithm>
-
 #include "kha/ops/cpu_implementation.h"
 #include "kha/ops/layers.h"
+#include "ops/cpu_rows.h"
 
 namespace kha {
 namespace {
@@ -31,8 +30,7 @@ WeightedGates of_rows(const Tensor& gate, const Tensor& up, const Tensor& weight
 // A group that is alone shares its rows among the threads; within a shared one this runs in place.
 template <class Work>
 void for_rows(const Tensor& rows, const Work& work) {
-  at::parallel_for(0, rows.size(0),
-                   std::max<int64_t>(1, 16384 / std::max<int64_t>(rows.size(1), 1)), work);
+  at::parallel_for(0, rows.size(0), ops::thread_grain(rows.size(1)), work);
 }
 
 WeightedSwigluBackward composed(const Tensor& grad, const Tensor& gate, const Tensor& up,
