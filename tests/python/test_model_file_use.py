@@ -131,18 +131,18 @@ def test_a_step_forms_them_where_a_hook_watches_the_matrix(model_of):
     assert (logits(model, IDS[:21]) - before).abs().max() > 1e-2
 
 
-def test_a_step_in_a_narrow_type_is_as_exact_as_a_pass(folder_of):
-    """Both against float64: the scores of a step through latents are a sum of two."""
-    ids, errors = torch.tensor([IDS[:65]]), {}
-    exact = their_model(folder_of("mla"))
-    narrow = their_model(folder_of("mla"), torch.bfloat16)
+def test_scores_beyond_a_narrow_type_are_as_finite_in_a_step_as_in_a_pass(folder_of):
+    """The scores of a step are made before their scale, which here brings them back."""
+    ids, model = torch.tensor([IDS[:65]]), their_model(folder_of("mla"), torch.float16)
+    for layer in model.model.layers:
+        layer.self_attn.q_b_proj.weight.data.mul_(4096)
+        layer.self_attn.scaling /= 4096
     with torch.no_grad():
-        wanted = exact(ids).logits[0, -1]
-        errors["pass"] = (narrow(ids).logits[0, -1].double() - wanted).abs().max()
-        cache = narrow(ids[:, :-1], use_cache=True).past_key_values
-        step = narrow(ids[:, -1:], past_key_values=cache).logits[0, -1]
-        errors["step"] = (step.double() - wanted).abs().max()
-    assert 0 < errors["step"] < 2 * errors["pass"], errors
+        whole = model(ids).logits[0, -1]
+        cache = model(ids[:, :-1], use_cache=True).past_key_values
+        step = model(ids[:, -1:], past_key_values=cache).logits[0, -1]
+    assert whole.isfinite().all() and step.isfinite().all()
+    assert (whole - step).abs().max() < 0.1
 
 
 def test_kernels_of_flex_attention_are_found_by_their_threads(model_of):
