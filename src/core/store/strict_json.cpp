@@ -30,12 +30,13 @@ void refuse_foreign(std::string_view text, const std::filesystem::path& path,
   }
   const auto foreign = recognise_foreign_format(std::as_bytes(std::span(text.data(), text.size())));
   if (text.starts_with('{') || !foreign) return;
+  // What helps where weights were wanted, such as converting them, does not help here.
+  const bool of_weights = foreign->next.find("safetensors") != std::string::npos;
   fail({.what = kind + " is no JSON file",
         .where = path.string(),
         .expected = "JSON",
         .found = foreign->name,
-        .cause = "another file in its place",
-        .next = anew});
+        .next = of_weights ? anew : foreign->next});
 }
 
 }  // namespace
