@@ -186,8 +186,9 @@ def _products(plan: _Plan) -> list[tuple[nn.Parameter, Tensor]]:
     """The weights that change, and what they become, rounded to their type."""
     place, values = plan.place, []
     if plan.rows is not None:
-        for parameter in filter(None.__ne__, [place.projection.weight, place.projection.bias]):
-            values.append((parameter, _into_rows(parameter, plan.rows)))
+        for parameter in (place.projection.weight, place.projection.bias):
+            if parameter is not None:
+                values.append((parameter, _into_rows(parameter, plan.rows)))
     if plan.columns is not None:
         weight = _output(plan).weight
         values.append((weight, _into_columns(weight, plan.columns)))
