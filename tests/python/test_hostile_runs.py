@@ -35,12 +35,16 @@ def state(change):
     return edit
 
 
-def state_text(change):
-    def edit(step):
-        file = step / "trainer/state.json"
-        file.write_text(change(file.read_text()))
+def text_of(name):
+    """Changes of a file's text."""
+    def with_change(change):
+        def edit(step):
+            file = step / name
+            file.write_text(change(file.read_text()))
 
-    return edit
+        return edit
+
+    return with_change
 
 
 def moments(change):
@@ -66,15 +70,8 @@ def without(name):
     return change
 
 
-def toml(change):
-    def edit(step):
-        file = step / "trainer/config.toml"
-        file.write_text(change(file.read_text()))
-
-    return edit
-
-
 STATE, MOMENTS, TOML = "trainer/state.json", "trainer/optimizer.safetensors", "trainer/config.toml"
+state_text, toml = text_of(STATE), text_of(TOML)
 DAMAGE = {
     "state cut": (state_text(lambda text: text[:40]), [STATE, "is not valid JSON", "byte"]),
     "state empty": (state_text(lambda text: ""), [STATE, "is an empty file"]),
