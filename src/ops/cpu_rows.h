@@ -4,11 +4,12 @@
 #include <ATen/core/Tensor.h>
 
 #include "kha/kernels/cpu_kernels.h"
+#include "kha/ops/export.h"
 
 namespace kha::ops {
 
 // The chosen kernels where they serve x, else null: then torch's operators are composed.
-const CpuKernels* kernels_for(const at::Tensor& x);
+KHA_API const CpuKernels* kernels_for(const at::Tensor& x);
 
 // x [..., heads, D] as rows; `holder` keeps the copy alive that layouts beyond HeadView need.
 HeadView head_rows(const at::Tensor& x, at::Tensor& holder);

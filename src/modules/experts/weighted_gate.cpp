@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 
-#include "kha/ops/cpu_implementation.h"
 #include "kha/ops/layers.h"
 #include "ops/cpu_rows.h"
 
@@ -12,10 +11,6 @@ namespace kha {
 namespace {
 
 using at::Tensor;
-
-const CpuKernels* kernels_for(const Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kFloat ? ops::chosen_cpu_kernels() : nullptr;
-}
 
 WeightedGates of_rows(const Tensor& gate, const Tensor& up, const Tensor& weights, int64_t begin,
                       int64_t end) {
@@ -45,7 +40,7 @@ WeightedSwigluBackward composed(const Tensor& grad, const Tensor& gate, const Te
 }  // namespace
 
 Tensor weighted_swiglu(const Tensor& gate, const Tensor& up, const Tensor& weights) {
-  const CpuKernels* kernels = kernels_for(gate);
+  const CpuKernels* kernels = ops::kernels_for(gate);
   if (!kernels) return ops::swiglu(gate, up).mul_(weights.unsqueeze(1));
   Tensor y = at::empty_like(gate);
   for_rows(gate, [&](int64_t begin, int64_t end) {
@@ -57,7 +52,7 @@ Tensor weighted_swiglu(const Tensor& gate, const Tensor& up, const Tensor& weigh
 
 WeightedSwigluBackward weighted_swiglu_backward(const Tensor& grad, const Tensor& gate,
                                                 const Tensor& up, const Tensor& weights) {
-  const CpuKernels* kernels = kernels_for(gate);
+  const CpuKernels* kernels = ops::kernels_for(gate);
   if (!kernels) return composed(grad, gate, up, weights);
   WeightedSwigluBackward to{at::empty_like(gate), at::empty_like(gate), at::empty_like(gate),
                             at::empty_like(weights)};
