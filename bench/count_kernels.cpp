@@ -106,6 +106,30 @@ void run_layers(const kha::CpuKernels& k) {
   run_expert_rows(k, x.get(), grad.get(), y.get(), second.get());
 }
 
+// One head of keys for two of queries, whose values are narrower than its keys.
+void run_attention(const kha::CpuKernels& k) {
+  constexpr std::int64_t heads = 2, values = 48;
+  const Floats q = floats(heads * rows * dim), keys = floats(rows * dim), v = floats(rows * values);
+  const Floats grad = floats(heads * rows * values), y = floats(heads * rows * values);
+  const Floats dq = floats(heads * rows * dim), dk = floats(rows * dim), dv = floats(rows * values);
+  const Floats sums = floats(heads * rows);
+  const kha::AttentionGroup group{.queries = {q.get(), heads * dim, dim},
+                                  .keys = {keys.get(), rows, dim, dim},
+                                  .values = {v.get(), rows, values, values},
+                                  .heads = heads,
+                                  .length = rows,
+                                  .scale = 0.125f};
+  const Floats workspace =
+      floats(k.attention_workspace(group) + k.attention_backward_workspace(group));
+  constexpr std::int64_t stride = heads * values;
+  k.causal_attention(group, {0, rows}, {y.get(), stride, values}, sums.get(), workspace.get());
+  k.causal_attention_backward(
+      group, {{grad.get(), stride, values}, {y.get(), stride, values}, sums.get()},
+      {{0, rows}, {0, rows}},
+      {{dq.get(), heads * dim, dim}, {dk.get(), rows, dim, dim}, {dv.get(), rows, values, values}},
+      workspace.get());
+}
+
 void run_head_loss(const kha::CpuKernels& k) {
   const Floats logits = floats(few * 1001), scales = floats(few), losses = floats(few);
   const std::int64_t targets[few] = {0, 500, -100};
@@ -126,4 +150,5 @@ int main(int argc, char** argv) {
   run_few_rows(kernels, maps);
   run_layers(kernels);
   run_head_loss(kernels);
+  run_attention(kernels);
 }

@@ -72,7 +72,7 @@ def only_kernels(found):
     return {name: count for name, count in sorted(found.items())
             if name.startswith(("knock_", "few_", "pack", "sum_partials", "rms_norm", "norm_rope",
                                 "swiglu", "weighted_swiglu", "add_rows",
-                                "head_loss"))
+                                "head_loss", "causal_attention"))
             and not name.endswith("_size")}
 
 

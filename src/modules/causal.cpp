@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "modules/fused_attention.h"
 #include "modules/pass_tap.h"
 
 namespace kha {
@@ -91,6 +92,10 @@ at::Tensor attend_whole(const at::Tensor& queries, const at::Tensor& keys, const
   assert(length <= cached);
   if (length == 1 && queries.size(2) != keys.size(2) && values.size(3) == queries.size(3)) {
     return attend_one(queries, keys, values);
+  }
+  // One query reads its keys once: nothing to block, and packing them would double the work.
+  if (length > 1) {
+    if (const auto y = fused_attention(queries, keys, values)) return *y;
   }
   if (length == cached && length > 1) return attend(queries, keys, values, {}, /*causal=*/true);
   return attend(queries, keys, values, causal_mask(length, cached, nullptr, queries.device()),

@@ -75,6 +75,49 @@ struct WeightedGateGradients {
   float* weights = nullptr;
 };
 
+// Rows of each of the heads that read one key head: row t of head h at data + h * head_stride + t *
+// stride, in values.
+template <class T>
+struct GroupRows {
+  T* data = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t head_stride = 0;
+
+  T* row(std::int64_t head, std::int64_t t) const { return data + head * head_stride + t * stride; }
+};
+
+// The query heads that read one key head, as attention takes them. Query t of T stands at position
+// t + (S - T) of S, 1 <= T <= S, and sees the keys up to its own position.
+struct AttentionGroup {
+  GroupRows<const float> queries;  // [heads, T, D]
+  Rows<const float> keys;          // [S, D]
+  Rows<const float> values;        // [S, D_v]
+  std::int64_t heads = 1;
+  std::int64_t length = 1;  // T
+  float scale = 1.0f;
+};
+
+// What the forward pass made, and the gradient of its results: [heads, T, D_v]; sums: [heads, T].
+struct AttentionResults {
+  GroupRows<const float> grad, y;
+  const float* sums = nullptr;
+};
+
+struct AttentionGradients {
+  GroupRows<float> queries;  // [heads, T, D]
+  Rows<float> keys;          // [S, D], of the group's heads together
+  Rows<float> values;        // [S, D_v], so too
+};
+
+// What one call of the backward pass makes: the gradients of a range of keys and values from all
+// queries, those of a range of queries from all keys, or with both whole everything at once, which
+// forms the scores once and not twice. Ranges begin at multiples of CpuKernels::attention_rows. The
+// bits are the same whichever way all is made.
+struct AttentionPart {
+  RowRange keys, queries;
+  bool key_gradients = true, query_gradients = true;
+};
+
 struct CpuKernels {
   InstructionSet set;
   std::int64_t lanes;  // float32 values a vector
@@ -160,6 +203,21 @@ struct CpuKernels {
   // sum[places[i]] += rows[i] for `count` adjacent rows of `width` values, in their order.
   void (*add_rows)(const float* rows, const std::int64_t* places, std::int64_t count,
                    std::int64_t width, float* sum);
+
+  // Causal attention (kha/kernels/reference_attention.h) of one group. Queries, and keys, that are
+  // worked on together, and the floats of workspace that one running call needs:
+  std::int64_t attention_rows;
+  std::int64_t (*attention_workspace)(const AttentionGroup& group);
+  std::int64_t (*attention_backward_workspace)(const AttentionGroup& group);
+  // y_t = sum_s p_ts v_s, p_ts = e^(scale q_t . k_s) / sum over the s that t sees, for the queries
+  // of the range of every head; sums [heads, T]: the logarithms of those sums. A key or value that
+  // is not finite may reach the queries of a tile before it.
+  void (*causal_attention)(const AttentionGroup& group, RowRange queries, GroupRows<float> y,
+                           float* sums, float* workspace);
+  // Gradients, overwritten; p is computed again from the sums.
+  void (*causal_attention_backward)(const AttentionGroup& group, const AttentionResults& results,
+                                    const AttentionPart& part, const AttentionGradients& gradients,
+                                    float* workspace);
 };
 
 // The kernels of a usable set (is_usable); of another set the scalar ones.

@@ -50,24 +50,20 @@ PartMemory tied(const ModelConfig& c, const Widths& w) {
           .moments = {{.elements = w.output + w.queries + w.keys + w.values}}};
 }
 
-// Keys and values are formed of every head, as wide as the queries: the fused kernel wants one
-// width, so narrower values are widened, and its output with them.
+// Keys and values are formed of every head; the values stay a part of what was formed.
 PartMemory latent(const ModelConfig& c, int64_t layer, const Widths& w, bool in_weights) {
   const double wide = w.heads * static_cast<double>(c.head_dim + c.rope_head_dim);
   const double formed = w.queries + w.output;
-  const bool widened = c.value_width() != c.head_dim + c.rope_head_dim;
   const auto latents = static_cast<double>(c.latent_heads * c.kv_latent);
-  // Queries, keys and output; a narrowed output is copied, values of the right width are a part of
-  // what was formed.
   PartMemory part{.kept = 2 * latents + static_cast<double>(c.rope_head_dim) +
-                          2 * static_cast<double>(c.query_latent) + 3 * wide + w.heads +
-                          (widened ? wide + w.output : formed),
-                  .moments = {{.elements = w.output + (widened ? 4 : 3) * wide}}};
+                          2 * static_cast<double>(c.query_latent) + 2 * wide + formed + w.output +
+                          w.heads,
+                  .moments = {{.elements = 2 * w.output + 2 * wide}}};
   const bool q = is_mapped(c, layer, KnockSlot::q), k = is_mapped(c, layer, KnockSlot::k),
              v = is_mapped(c, layer, KnockSlot::v);
   if (!in_weights) {
-    // A map's input is a part of the projection's output, which is kept whole.
-    part.kept += (q ? wide : 0) + (widened && (k || v) ? formed : 0);
+    // The input of a key's or a value's map is a part of what was formed.
+    part.kept += (q ? wide : 0) + (v ? w.output : 0);
     return part;
   }
   const auto from = static_cast<double>(c.query_latent > 0 ? c.query_latent : c.hidden_size);
@@ -92,12 +88,10 @@ PartMemory collaborative(const ModelConfig& c, const Widths& w) {
 }
 
 // Of documents each for itself the fused kernel keeps its outputs, and what goes on is one tensor
-// of them all. A narrowed output is copied in any case; the other systems keep no output.
+// of them all; the other systems keep no output.
 double put_together(const ModelConfig& c, const Widths& w) {
-  const bool latent = attention_declaration(c.attention, "").absorbed_context_flops != nullptr;
-  const bool narrowed = latent && c.value_width() != c.head_dim + c.rope_head_dim;
   const bool fused = c.attention != "talking" && c.attention != "collaborative";
-  return fused && !narrowed ? w.output : 0;
+  return fused ? w.output : 0;
 }
 
 PartMemory of_system(const ModelConfig& c, int64_t layer, const Widths& w, bool in_weights) {

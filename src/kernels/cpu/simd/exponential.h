@@ -30,6 +30,24 @@ KHA_INLINE Vector exponential(Vector x) {
   return mul(mul(p, power_of_two(half)), power_of_two(sub(n, half)));
 }
 
+// e^x where x <= 0 up to rounding, as the softmax has it: exactly 1 at 0, exactly 0 from -87 down
+// (the truth is below 2e-38 there), not a number stays so. A third of exponential's operations are
+// for what cannot be here.
+KHA_INLINE Vector falling_exponential(Vector x) {
+  const Vector bounded = max(all(-87.0f), x);
+  const Vector n = round_to_integer(mul(bounded, all(1.44269504088896341f)));
+  Vector r = fma(n, all(-0.693359375f), bounded);
+  r = fma(n, all(2.12194440054690583e-4f), r);
+  // The polynomial of twice_sigmoid for e^r: its error is below 2^-26 of the result.
+  Vector p = fma(all(1.3927685e-3f), r, all(8.364380e-3f));
+  p = fma(p, r, all(4.1666545e-2f));
+  p = fma(p, r, all(1.666657e-1f));
+  p = fma(p, r, all(0.5f));
+  p = fma(p, r, all(1.0f));
+  p = fma(p, r, all(1.0f));
+  return keep_above(add_to_exponent(p, n), x, all(-87.0f));
+}
+
 // 1 / (1 + e^-x): exactly one half at zero.
 KHA_INLINE Vector sigmoid(Vector x) {
   return div(all(1.0f), add(all(1.0f), exponential(sub(zero(), x))));

@@ -26,6 +26,14 @@ void weighted_swiglu_backward(const float* grad, const WeightedGates& gates,
 void add_rows(const float* rows, const std::int64_t* places, std::int64_t count, std::int64_t width,
               float* sum);
 
+std::int64_t attention_workspace(const AttentionGroup& group);
+std::int64_t attention_backward_workspace(const AttentionGroup& group);
+void causal_attention(const AttentionGroup& group, RowRange queries, GroupRows<float> y,
+                      float* sums, float* workspace);
+void causal_attention_backward(const AttentionGroup& group, const AttentionResults& results,
+                               const AttentionPart& part, const AttentionGradients& gradients,
+                               float* workspace);
+
 std::int64_t packed_size(std::int64_t dim);
 std::int64_t partial_size(std::int64_t dim);
 std::int64_t workspace_size(std::int64_t dim);

@@ -1,4 +1,4 @@
-#include "kernels/cpu/simd/block.h"
+#include "kernels/cpu/simd/attention_block.h"
 #include "kernels/cpu/simd/kernels.h"
 
 namespace kha::cpu::KHA_SET {
@@ -42,6 +42,11 @@ constinit const CpuKernels kernels{
     .weighted_swiglu = weighted_swiglu,
     .weighted_swiglu_backward = weighted_swiglu_backward,
     .add_rows = add_rows,
+    .attention_rows = attention_rows,
+    .attention_workspace = attention_workspace,
+    .attention_backward_workspace = attention_backward_workspace,
+    .causal_attention = causal_attention,
+    .causal_attention_backward = causal_attention_backward,
 };
 
 }  // namespace kha::cpu::KHA_SET
