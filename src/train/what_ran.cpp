@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "kha/core/attention_system.h"
 #include "kha/core/version.h"
 #include "kha/kernels/cpu_features.h"
 #include "kha/ops/cpu_implementation.h"
@@ -48,7 +49,7 @@ Arithmetic resolve_arithmetic(const RunConfig& config, std::vector<std::string>&
 
 namespace {
 
-// Whose arithmetic the operators' float32 maps are; other dtypes and devices compose torch's.
+// Whose arithmetic float32 maps are; other dtypes and devices compose torch's.
 std::string knock_implementation(const Arithmetic& arithmetic) {
   const bool own = arithmetic.device.is_cpu() && arithmetic.dtype == at::kFloat;
   return own ? ops::cpu_implementation() : "aten";
@@ -75,8 +76,15 @@ std::string composed_rotary(const ModelConfig& model) {
   return kind;
 }
 
+// Whose products and softmax attention is made of, for positions that all belong to one text.
+std::string attention_implementation(const Arithmetic& arithmetic, const ModelConfig& model) {
+  return attention_declaration(model.attention, "").forms_scores ? "aten, scores formed"
+                                                                 : knock_implementation(arithmetic);
+}
+
 WhatRan what_ran(const Arithmetic& arithmetic, const ModelConfig& model) {
   WhatRan ran = what_ran(arithmetic);
+  ran["attention"] = attention_implementation(arithmetic, model);
   if (model.experts.any()) {
     const ProductFacts facts{arithmetic.device.type(), arithmetic.dtype, model.hidden_size,
                              model.experts.width};

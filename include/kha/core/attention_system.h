@@ -79,6 +79,8 @@ struct AttentionDeclaration {
   // context_flops of a decode step that works on what is cached and forms no keys and values; where
   // it is empty, a decode step costs what a token costs in one pass.
   std::function<double(const ModelConfig&)> absorbed_context_flops = {};
+  // Its arithmetic needs the logits of all pairs of positions as a tensor: no fused attention.
+  bool forms_scores = false;
 
   const KnockPlace& place(KnockSlot slot) const;
   // Elements that the cache holds for one token in one layer.

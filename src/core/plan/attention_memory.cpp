@@ -90,8 +90,7 @@ PartMemory collaborative(const ModelConfig& c, const Widths& w) {
 // Of documents each for itself the fused kernel keeps its outputs, and what goes on is one tensor
 // of them all; the other systems keep no output.
 double put_together(const ModelConfig& c, const Widths& w) {
-  const bool fused = c.attention != "talking" && c.attention != "collaborative";
-  return fused ? w.output : 0;
+  return attention_declaration(c.attention, "").forms_scores ? 0 : w.output;
 }
 
 PartMemory of_system(const ModelConfig& c, int64_t layer, const Widths& w, bool in_weights) {

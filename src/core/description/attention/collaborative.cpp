@@ -73,7 +73,8 @@ AttentionDeclaration declare_collaborative() {
       .tensors = tensors,
       .cache = cache,
       .context_flops = context_flops,
-      .check = check};
+      .check = check,
+      .forms_scores = true};
 }
 
 }  // namespace kha

@@ -37,6 +37,7 @@ AttentionDeclaration declare_talking() {
       "heads x T x T a layer";
   talking.tensors = tensors;
   talking.context_flops = context_flops;
+  talking.forms_scores = true;
   return talking;
 }
 
