@@ -275,16 +275,18 @@ TEST_P(AttentionKernels, StretchesMakeTheSameBits) {
   const std::int64_t block = kernels().attention_rows;
   const AttentionResults results{p.grad.readable(), whole.y.readable(), whole.sums.data()};
   const AttentionGradients to{parts.dq.group(), parts.dk.rows(0), parts.dv.rows(0)};
-  Workspace forward(kernels().attention_workspace(group));
-  Workspace backward(kernels().attention_backward_workspace(group));
+  // Of its own for each call: nothing may be left from another.
+  const auto backward = [&](const AttentionPart& part) {
+    Workspace space(kernels().attention_backward_workspace(group));
+    kernels().causal_attention_backward(group, results, part, to, space.data());
+  };
   for (std::int64_t at = 0; at < 300; at += block) {
     const RowRange keys{at, std::min(block, 300 - at)}, queries{at, std::min(block, 250 - at)};
-    kernels().causal_attention_backward(group, results, {keys, {0, 250}, true, false}, to,
-                                        backward.data());
+    backward({keys, {0, 250}, true, false});
     if (at >= 250) continue;
-    kernels().causal_attention(group, queries, parts.y.group(), parts.sums.data(), forward.data());
-    kernels().causal_attention_backward(group, results, {{0, 300}, queries, false, true}, to,
-                                        backward.data());
+    backward({{0, 300}, queries, false, true});
+    kernels().causal_attention(group, queries, parts.y.group(), parts.sums.data(),
+                               Workspace(kernels().attention_workspace(group)).data());
   }
   expect_same_bits(whole, parts);
   EXPECT_EQ(whole.sums, parts.sums);
