@@ -103,6 +103,7 @@ void run_layers(const kha::CpuKernels& k) {
   k.norm_rope_backward(gradient, input, all, dim, weight.get(), eps, table, y.get(), dweight.get());
   k.swiglu(input, gradient, all, dim, y.get());
   k.swiglu_backward(gradient, input, gradient, all, dim, y.get(), second.get());
+  if (k.square_sum(x.get(), rows * dim) < 0) std::abort();
   run_expert_rows(k, x.get(), grad.get(), y.get(), second.get());
 }
 

@@ -72,7 +72,8 @@ def only_kernels(found):
     return {name: count for name, count in sorted(found.items())
             if name.startswith(("knock_", "few_", "pack", "sum_partials", "rms_norm", "norm_rope",
                                 "swiglu", "weighted_swiglu", "add_rows",
-                                "head_loss", "causal_attention"))
+                                "head_loss", "causal_attention",
+                                "square_sum"))
             and not name.endswith("_size")}
 
 

@@ -5,10 +5,12 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "kha/ops/head_loss.h"
 #include "model/decoder.h"
+#include "ops/cpu_sums.h"
 
 namespace kha {
 namespace {
@@ -88,6 +90,16 @@ std::shared_ptr<const PackedLayout> layout_of(const Batch& batch, const Packing&
   return std::make_shared<const PackedLayout>(std::move(layout));
 }
 
+// Null where torch's operators are to be composed.
+const CpuKernels* kernels_for_all(const std::vector<at::Tensor>& tensors) {
+  const CpuKernels* kernels = nullptr;
+  for (const at::Tensor& x : tensors) {
+    kernels = ops::kernels_for(x);
+    if (!kernels) return nullptr;
+  }
+  return kernels;
+}
+
 }  // namespace
 
 BatchTensors to_tensors(const Batch& batch, const Packing& packing, at::Device device) {
@@ -146,6 +158,12 @@ double gradient_norm(const std::vector<std::pair<std::string, at::Tensor>>& trai
   const at::NoGradGuard no_grad;
   const auto gradients = gradients_of(trainable);
   if (gradients.empty()) return 0;
+  const CpuKernels* const kernels = kernels_for_all(gradients);
+  if (kernels) {
+    double sum = 0;
+    for (const at::Tensor& gradient : gradients) sum += ops::square_sum(*kernels, gradient);
+    return std::sqrt(sum);
+  }
   return at::stack(at::_foreach_norm(gradients)).norm().item<double>();
 }
 

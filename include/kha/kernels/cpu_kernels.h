@@ -204,6 +204,9 @@ struct CpuKernels {
   void (*add_rows)(const float* rows, const std::int64_t* places, std::int64_t count,
                    std::int64_t width, float* sum);
 
+  // sum_i x_i^2 of `count` adjacent values, added up in double from stretches in float32.
+  double (*square_sum)(const float* x, std::int64_t count);
+
   // Causal attention (kha/kernels/reference_attention.h) of one group. Queries, and keys, that are
   // worked on together, and the floats of workspace that one running call needs:
   std::int64_t attention_rows;

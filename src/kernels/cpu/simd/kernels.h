@@ -26,6 +26,8 @@ void weighted_swiglu_backward(const float* grad, const WeightedGates& gates,
 void add_rows(const float* rows, const std::int64_t* places, std::int64_t count, std::int64_t width,
               float* sum);
 
+double square_sum(const float* x, std::int64_t count);
+
 std::int64_t attention_workspace(const AttentionGroup& group);
 std::int64_t attention_backward_workspace(const AttentionGroup& group);
 void causal_attention(const AttentionGroup& group, RowRange queries, GroupRows<float> y,

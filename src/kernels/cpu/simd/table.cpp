@@ -42,6 +42,7 @@ constinit const CpuKernels kernels{
     .weighted_swiglu = weighted_swiglu,
     .weighted_swiglu_backward = weighted_swiglu_backward,
     .add_rows = add_rows,
+    .square_sum = square_sum,
     .attention_rows = attention_rows,
     .attention_workspace = attention_workspace,
     .attention_backward_workspace = attention_backward_workspace,
