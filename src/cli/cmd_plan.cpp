@@ -1,7 +1,6 @@
 // kha plan: what a run would take, from its configuration alone, before anything is allocated.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -57,6 +56,14 @@ int64_t vocabulary_of(const Options& options, const RunConfig& config) {
   return (run_tokenizer(config)->vocab_size() + multiple - 1) / multiple * multiple;
 }
 
+Training training_of(const RunConfig& config) {
+  Training training;
+  for (const Role role : all_roles) {
+    if (config.optimizer.groups[static_cast<size_t>(role)].freeze) training.frozen.insert(role);
+  }
+  return training;
+}
+
 Plan make_plan(const Options& options) {
   Plan p{.config = read_run(options.run),
          .name = options.run.file.empty() ? "the defaults" : options.run.file,
@@ -83,7 +90,7 @@ Plan make_plan(const Options& options) {
   p.flops = flops_per_token(model, t.context);
   p.cache_elements = model.num_hidden_layers *
                      attention_declaration(model.attention, p.name).cache_elements(model);
-  p.step = predict_step_memory(model, p.batch);
+  p.step = predict_step_memory(model, p.batch, training_of(p.config));
   p.sharded = predict_sharded_memory(model, p.batch, p.devices);
   return p;
 }
@@ -130,11 +137,6 @@ std::string arithmetic_text(const std::string& precision) {
   return "float32: bf16, which `auto` takes where it is fast, is not predicted";
 }
 
-bool freezes(const OptimizerOptions& options) {
-  return std::any_of(options.groups.begin(), options.groups.end(),
-                     [](const GroupOptions& group) { return group.freeze; });
-}
-
 void print_memory(const Plan& p) {
   const StepMemory& s = p.step;
   const ShardedMemory& f = p.sharded;
@@ -142,10 +144,9 @@ void print_memory(const Plan& p) {
                             gib(f.state_a_device), p.devices));
   line("kha train",
        fmt::format("peak {} in tensors: weights and moments {}, kept activations {}, gradients up "
-                   "to {} ({}, one process, {} x {} tokens a micro-batch{})",
+                   "to {} ({}, one process, {} x {} tokens a micro-batch)",
                    gib(s.peak), gib(s.weights + s.moments), gib(s.kept), gib(s.gradients),
-                   arithmetic_text(p.config.train.precision), p.batch.rows, p.batch.context,
-                   freezes(p.config.optimizer) ? "; less with what is frozen" : ""));
+                   arithmetic_text(p.config.train.precision), p.batch.rows, p.batch.context));
   line("sharded",
        fmt::format("peak {} a device in bf16: a layer gathered {} (two at once), embedding {}, a "
                    "layer's gradients {}, activations {} + {} of one layer; logits by chunks, "

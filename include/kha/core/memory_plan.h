@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 
 #include "kha/core/model_config.h"
+#include "kha/core/parameter_table.h"
 
 namespace kha {
 
@@ -20,19 +22,26 @@ struct BatchShape {
   int64_t tokens() const { return rows * context; }
 };
 
+// What of the model a step changes.
+struct Training {
+  std::set<Role> frozen = {};  // groups that stay as they are
+  bool trains(Role role) const { return !frozen.contains(role); }
+};
+
 // Bytes that kha's own loop has in tensors when it has the most: float32, one process. Follows the
 // step: what each operator keeps for its backward pass, layer by layer, beside weights, moments and
 // the gradients that are there by then. Measured within 5 % (docs/training.md) for every attention
-// system, experts, recomputation and micro-batches; experts as with a fresh router. Parameters that
-// a run freezes count as trained, so such a run needs less.
+// system, experts, recomputation, micro-batches and frozen groups, which have neither gradient nor
+// moments, and whose products keep no input; experts as with a fresh router.
 struct StepMemory {
   double weights = 0;    // 4 bytes a parameter
-  double moments = 0;    // 8
-  double gradients = 0;  // of all parameters, 4; not all are there at the peak
+  double moments = 0;    // 8 a trained parameter
+  double gradients = 0;  // of all trained parameters, 4; not all are there at the peak
   double kept = 0;       // activations, of all layers
   double peak = 0;       // of everything together, at the worst moment
 };
-StepMemory predict_step_memory(const ModelConfig& config, const BatchShape& batch);
+StepMemory predict_step_memory(const ModelConfig& config, const BatchShape& batch,
+                               const Training& training = {});
 
 // Fully sharded training in bf16 (torchtitan, FSDP2), bytes a device. State is 16 a parameter in
 // both usual layouts: float32 master and two moments, and either float32 gradients or bf16 weights

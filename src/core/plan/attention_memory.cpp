@@ -1,5 +1,8 @@
 // Counted from the code of each system (src/modules/attention): what its operators save.
+#include <algorithm>
+
 #include "core/plan/layer_memory.h"
+#include "core/plan/unkept_memory.h"
 #include "kha/core/attention_system.h"
 #include "kha/core/parameter_table.h"
 
@@ -104,6 +107,21 @@ PartMemory of_system(const ModelConfig& c, int64_t layer, const Widths& w, bool 
   return part;
 }
 
+// A map in the weights of a frozen projection makes its gradient on the way to its own: that of the
+// weight that was mapped, and from it that of the weight.
+double unwanted_gradient(const ModelConfig& c, int64_t layer, bool in_weights,
+                         const LayerReach& reach) {
+  const auto& system = attention_declaration(c.attention, "");
+  if (!in_weights || reach.trains(Role::matrix) || system.absorbed_context_flops) return 0;
+  double most = 0;
+  for (const KnockPlace& place : system.places) {
+    const HeadRows rows = place.rows(c);
+    if (c.knocks.at(layer).at(place.slot) == KnockKind::linear)
+      most = std::max(most, static_cast<double>(rows.heads * rows.width * c.hidden_size));
+  }
+  return 2 * most;
+}
+
 }  // namespace
 
 bool maps_in_weights(const ModelConfig& config, const BatchShape& batch) {
@@ -111,12 +129,17 @@ bool maps_in_weights(const ModelConfig& config, const BatchShape& batch) {
 }
 
 PartMemory attention_memory(const ModelConfig& c, int64_t layer, const BatchShape& batch,
-                            const LayerParameters& parameters) {
+                            const LayerParameters& parameters, const LayerReach& reach) {
+  if (!reach.attended()) return {};
   const Widths w(c, batch.context);
-  PartMemory part = of_system(c, layer, w, maps_in_weights(c, batch));
+  const bool in_weights = maps_in_weights(c, batch);
+  PartMemory part = of_system(c, layer, w, in_weights);
   part.parameters = parameters.attention;
   // The norm's input and output, and the gradient of the residual stream.
-  part.kept += 2 * w.model + (batch.document_mask ? put_together(c, w) : 0);
+  const bool kept_together = reach.trains(Role::matrix) || reach.output_map;
+  part.kept += 2 * w.model + (batch.document_mask && kept_together ? put_together(c, w) : 0);
+  part.kept -= unkept_by_attention(c, layer, batch.context, in_weights, reach);
+  if (!reach.attention_rows()) part.formed = 0;  // of use to the gradient of what is below alone
   for (Moment& moment : part.moments) {
     moment.elements += part.kept + w.model;
     moment.gradients = moment.fresh = parameters.output;
@@ -124,7 +147,8 @@ PartMemory attention_memory(const ModelConfig& c, int64_t layer, const BatchShap
   // At the projections: their gradients, and two more of the model's width.
   part.moments.push_back({.elements = 2 * w.model + w.queries + w.keys + w.values + 3 * w.model,
                           .gradients = parameters.attention,
-                          .fresh = parameters.output});
+                          .fresh = parameters.output,
+                          .formed = unwanted_gradient(c, layer, in_weights, reach)});
   return part;
 }
 

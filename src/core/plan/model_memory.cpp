@@ -30,18 +30,21 @@ double ModelParameters::all() const {
   return sum;
 }
 
-ModelParameters parameters_of(const ModelConfig& c) {
+ModelParameters parameters_of(const ModelConfig& c, const Training& training) {
   ModelParameters p;
   p.layers.resize(static_cast<size_t>(c.num_hidden_layers));
   for (const ParameterSpec& spec : parameter_table(c)) {
     if (!spec.trained) continue;
-    if (spec.layer < 0) {
+    if (!training.trains(spec.role)) {
+      p.frozen += static_cast<double>(spec.elements());
+    } else if (spec.layer < 0) {
       p.outside += static_cast<double>(spec.elements());
     } else {
       add(p.layers[static_cast<size_t>(spec.layer)], spec);
     }
   }
-  p.head = static_cast<double>(c.vocab_size * c.hidden_size);
+  if (training.trains(c.tie_word_embeddings ? Role::embedding : Role::head))
+    p.head = static_cast<double>(c.vocab_size * c.hidden_size);
   return p;
 }
 

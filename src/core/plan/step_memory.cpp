@@ -17,17 +17,21 @@ struct Layer {
 // The step of one model and batch; elements are numbers of a token, parameters are counted whole.
 class Step {
  public:
-  Step(const ModelConfig& config, const BatchShape& batch)
+  Step(const ModelConfig& config, const BatchShape& batch, const Training& training)
       : batch_(batch),
-        parameters_(parameters_of(config)),
+        parameters_(parameters_of(config, training)),
         tokens_(static_cast<double>(batch.tokens())),
         model_(static_cast<double>(config.hidden_size)),
         tied_(config.tie_word_embeddings),
         chunk_(head_chunk(config, batch)) {
+    const std::vector<LayerReach> reaches = gradient_reach(config, training);
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
       const LayerParameters& p = parameters_.layers[static_cast<size_t>(i)];
-      layers_.push_back({attention_memory(config, i, batch, p), feed_forward_memory(config, i, p)});
-      kept_ += batch.recompute ? model_ : layers_.back().kept();
+      const LayerReach& reach = reaches[static_cast<size_t>(i)];
+      layers_.push_back(
+          {attention_memory(config, i, batch, p, reach), feed_forward_memory(config, i, p, reach)});
+      note(0, 0, kept_ + layers_.back().feed_forward.passing, 0);
+      kept_ += kept_of(layers_.back());
       formed_ += batch.recompute ? 0 : layers_.back().attention.formed;
     }
   }
@@ -38,11 +42,12 @@ class Step {
     const double all = parameters_.all();
     // At the embedding: its gradient is made whole, beside that of the head where they are one.
     note(all + (tied_ ? parameters_.head : 0), parameters_.head, around(), 0);
-    return {.weights = bytes * all,
+    const double weights = all + parameters_.frozen;
+    return {.weights = bytes * weights,
             .moments = 2 * bytes * all,
             .gradients = bytes * all,
             .kept = bytes * kept_ * tokens_,
-            .peak = bytes * (3 * all + worst_)};
+            .peak = bytes * (weights + 2 * all + worst_)};
   }
 
  private:
@@ -50,6 +55,12 @@ class Step {
     const auto rows = std::min<int64_t>(
         head_loss_chunk_rows(batch.tokens(), c.vocab_size, c.hidden_size), batch.tokens());
     return static_cast<double>(rows * c.vocab_size);
+  }
+
+  // A layer that runs again keeps its input, unless nothing in it or below it is trained.
+  double kept_of(const Layer& layer) const {
+    if (!batch_.recompute) return layer.kept();
+    return layer.kept() > 0 ? model_ : 0;
   }
 
   // The final norm's input and output, the gradient of one; ids, targets, losses and scales.
@@ -66,20 +77,20 @@ class Step {
     double gradients = parameters_.head, below = kept_, formed = formed_;
     for (size_t i = layers_.size(); i-- > 0;) {
       const Layer& layer = layers_[i];
-      below -= batch_.recompute ? 0 : layer.kept();
+      below -= batch_.recompute ? 0 : kept_of(layer);
       // The last hidden state's gradient has become that of the layer, which is in its moments.
       const double beside = below + around() - model_;
       const double own = batch_.recompute ? layer.attention.formed : 0;
       for (const Moment& m : layer.feed_forward.moments) {
         note(gradients + m.gradients, m.fresh, beside + layer.attention.kept + m.elements,
-             formed + own);
+             formed + own + m.formed);
       }
       gradients += layer.feed_forward.parameters;
       for (const Moment& m : layer.attention.moments)
-        note(gradients + m.gradients, m.fresh, beside + m.elements, formed + own);
+        note(gradients + m.gradients, m.fresh, beside + m.elements, formed + own + m.formed);
       gradients += layer.attention.parameters;
       formed -= batch_.recompute ? 0 : layer.attention.formed;
-      if (batch_.recompute) below -= model_;
+      if (batch_.recompute) below -= kept_of(layer);
     }
   }
 
@@ -95,8 +106,9 @@ class Step {
 
 }  // namespace
 
-StepMemory predict_step_memory(const ModelConfig& config, const BatchShape& batch) {
-  return Step(config, batch).result();
+StepMemory predict_step_memory(const ModelConfig& config, const BatchShape& batch,
+                               const Training& training) {
+  return Step(config, batch, training).result();
 }
 
 }  // namespace kha
