@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/grouped_number.h"
@@ -38,10 +39,12 @@ struct Plan {
   double tokens = 0, speed = 0;
   ParameterCount parameters = {};
   FlopCount flops = {};
-  int64_t cache_elements = 0;  // a token, all layers
-  StepMemory step = {};
+  int64_t cache_elements = 0;              // a token, all layers
+  StepMemory step = {};                    // in float32, or in bf16 where the run says so
+  std::optional<StepMemory> in_bf16 = {};  // where it is counted
   ShardedMemory sharded = {};
 
+  bool is_bf16() const { return config.train.precision == "bf16" && in_bf16; }
   double training_flops() const { return tokens * flops.training(); }
   double seconds() const { return training_flops() / (speed * static_cast<double>(devices)); }
 };
@@ -90,7 +93,9 @@ Plan make_plan(const Options& options) {
   p.flops = flops_per_token(model, t.context);
   p.cache_elements = model.num_hidden_layers *
                      attention_declaration(model.attention, p.name).cache_elements(model);
-  p.step = predict_step_memory(model, p.batch, training_of(p.config));
+  const Training training = training_of(p.config);
+  p.in_bf16 = predict_bf16_step_memory(model, p.batch, training);
+  p.step = p.is_bf16() ? *p.in_bf16 : predict_step_memory(model, p.batch, training);
   p.sharded = predict_sharded_memory(model, p.batch, p.devices);
   return p;
 }
@@ -131,10 +136,14 @@ void print_work(const Plan& p) {
 }
 
 // What the peak of `kha train` is of, beside what the run will be in.
-std::string arithmetic_text(const std::string& precision) {
+std::string arithmetic_text(const Plan& p) {
+  const std::string& precision = p.config.train.precision;
   if (precision == "fp32") return "float32";
-  if (precision == "bf16") return "as float32: bf16 is not predicted";
-  return "float32: bf16, which `auto` takes where it is fast, is not predicted";
+  if (p.is_bf16()) return fmt::format("bf16, with copies of the weights of {}", gib(p.step.copies));
+  if (precision == "bf16") return "as float32: bf16 is not predicted for this model";
+  const std::string in_bf16 =
+      p.in_bf16 ? fmt::format("takes {}", gib(p.in_bf16->peak)) : "is not predicted for this model";
+  return "float32: bf16, which `auto` takes where it is fast, " + in_bf16;
 }
 
 void print_memory(const Plan& p) {
@@ -146,7 +155,7 @@ void print_memory(const Plan& p) {
        fmt::format("peak {} in tensors: weights and moments {}, kept activations {}, gradients up "
                    "to {} ({}, one process, {} x {} tokens a micro-batch)",
                    gib(s.peak), gib(s.weights + s.moments), gib(s.kept), gib(s.gradients),
-                   arithmetic_text(p.config.train.precision), p.batch.rows, p.batch.context));
+                   arithmetic_text(p), p.batch.rows, p.batch.context));
   line("sharded",
        fmt::format("peak {} a device in bf16: a layer gathered {} (two at once), embedding {}, a "
                    "layer's gradients {}, activations {} + {} of one layer; logits by chunks, "
@@ -187,8 +196,9 @@ Json to_json(const Plan& p) {
        {{"bf16", 2 * p.cache_elements}, {"float32", 4 * p.cache_elements}}},
       {"state_bytes", {{"all", f.state}, {"a_device", f.state_a_device}}},
       {"step_memory",
-       {{"precision", "float32"},
+       {{"precision", p.is_bf16() ? "bfloat16" : "float32"},
         {"weights", p.step.weights},
+        {"copies", p.step.copies},
         {"moments", p.step.moments},
         {"gradients", p.step.gradients},
         {"kept", p.step.kept},
@@ -204,6 +214,7 @@ Json to_json(const Plan& p) {
       {"tokens", p.tokens},
       {"steps", p.tokens / static_cast<double>(p.config.tokens_per_step())},
       {"training_flops", p.training_flops()}};
+  json["step_memory"]["peak_in_bf16"] = p.in_bf16 ? Json(p.in_bf16->peak) : Json();
   json["days"] = p.speed > 0 ? Json(p.seconds() / 86400) : Json();
   return json;
 }

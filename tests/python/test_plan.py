@@ -138,13 +138,32 @@ def test_a_scaled_recipe_says_what_it_chose(kha):
 
 @pytest.mark.parametrize(("precision", "said"), [
     ("fp32", "(float32, one process"),
-    ("bf16", "(as float32: bf16 is not predicted, one process"),
-    ("auto", "(float32: bf16, which `auto` takes where it is fast, is not predicted, one process"),
+    ("bf16", "(as float32: bf16 is not predicted for this model, one process"),
+    ("auto", "(float32: bf16, which `auto` takes where it is fast, is not predicted for this model, one process"),
 ])  # fmt: skip
 def test_the_peak_says_that_it_is_of_float32(kha, precision, said):
     words = ["moe-2.3b-small", "--set", f"train.precision={precision}"]
     assert said in kha("plan", *words).stdout
-    assert plan(kha, *words)["step_memory"]["precision"] == "float32"
+    memory = plan(kha, *words)["step_memory"]
+    assert (memory["precision"], memory["copies"], memory["peak_in_bf16"]) == ("float32", 0, None)
+
+
+def test_the_peak_is_of_bf16_where_the_run_is(kha):
+    def memory(precision, *words):
+        return plan(kha, "dense-0.61b-small", *words, "--set", f"train.precision={precision}")["step_memory"]
+
+    wide, narrow, chosen = memory("fp32"), memory("bf16"), memory("auto")
+    assert narrow["precision"] == "bfloat16" and narrow["copies"] == wide["weights"] / 2
+    assert narrow["peak"] == narrow["peak_in_bf16"] == wide["peak_in_bf16"] == chosen["peak_in_bf16"] < wide["peak"]
+    assert chosen["precision"] == "float32" and chosen["peak"] == wide["peak"]
+    said = {precision: kha("plan", "dense-0.61b-small", "--set", f"train.precision={precision}").stdout
+            for precision in ("bf16", "auto")}  # fmt: skip
+    assert "(bf16, with copies of the weights of " in said["bf16"]
+    peak = f"{narrow['peak'] / 2**20:.1f} MiB"
+    assert f"peak {peak} in tensors" in said["bf16"]
+    assert f"(float32: bf16, which `auto` takes where it is fast, takes {peak}, one process" in said["auto"]
+    # Norms that torch composes otherwise.
+    assert memory("bf16", "--set", "model.rotary_layout=interleaved")["precision"] == "float32"
 
 
 def test_frozen_parameters_have_no_gradient_and_no_moments(kha):
@@ -163,6 +182,7 @@ ODD = {"model.hidden_size": 160, "model.intermediate_size": 448, "model.num_hidd
 LATENTS = {"model.attention": "mla", "model.num_key_value_heads": 6, "model.latent_heads": 1, "model.kv_latent": 40,
            "model.rope_head_dim": 8}  # fmt: skip
 MIXTURE = {"model.experts.count": 12, "model.experts.active": 3, "model.experts.width": 104}
+BF16 = {**ODD, "model.num_hidden_layers": 2, "train.precision": "bf16"}
 SHAPES = {
     "many tokens": {"model.hidden_size": 256, "model.intermediate_size": 768, "train.batch": 8},
     "micro-batches": {"model.hidden_size": 256, "model.intermediate_size": 768, "train.batch": 8,
@@ -226,6 +246,24 @@ SHAPES = {
     "a large vocabulary frozen": {**ODD, "data.vocab_multiple": 32768, "train.context": 64, "train.batch": 1,
                                   **freezes("embedding")},
     "the head alone": {**ODD, "model.tie_word_embeddings": False, **only_trains("head")},
+    # In bf16, which is slow where the processor has none of it.
+    "bf16": BF16,
+    "bf16, wide queries": {**BF16, "model.num_attention_heads": 12, "model.head_dim": 48, "model.hidden_size": 96,
+                           "model.intermediate_size": 128},
+    "bf16, many heads mapped": {**BF16, "model.num_key_value_heads": 6, "knock.setting": "kha-mlp-qkv",
+                                "model.intermediate_size": 128},
+    "bf16, recomputed": {**BF16, "train.recompute": "layer", "train.batch": 2, "train.accumulate": 2,
+                         "model.num_hidden_layers": 4},
+    "bf16, documents": {**BF16, "data.document_mask": True},
+    "bf16, a large untied vocabulary": {**BF16, "data.vocab_multiple": 4096, "train.context": 64, "train.batch": 1,
+                                        "model.tie_word_embeddings": False},
+    "bf16, a large vocabulary, micro-batches": {**BF16, "data.vocab_multiple": 4096, "train.context": 64,
+                                                "train.batch": 1, "train.accumulate": 2},
+    "bf16, at the loss": {**BF16, "data.vocab_multiple": 2048, "model.hidden_size": 64, "model.intermediate_size": 64,
+                          "train.batch": 4},
+    "bf16, maps alone": {**BF16, "knock.setting": "kha-mlp-qkv", **only_trains("knock")},
+    "bf16, the head alone": {**BF16, "model.intermediate_size": 1024, "model.tie_word_embeddings": False,
+                             **only_trains("head")},
 }  # fmt: skip
 COMMON = {"model.num_hidden_layers": 4, "model.num_attention_heads": 8, "model.num_key_value_heads": 2,
           "model.head_dim": 32, "train.context": 256, "train.steps": 6, "train.eval_every": 0,

@@ -35,6 +35,7 @@ struct Training {
 // moments, and whose products keep no input; experts as with a fresh router.
 struct StepMemory {
   double weights = 0;    // 4 bytes a parameter
+  double copies = 0;     // of them in the arithmetic's type, 2 where it is bf16
   double moments = 0;    // 8 a trained parameter
   double gradients = 0;  // of all trained parameters, 4; not all are there at the peak
   double kept = 0;       // activations, of all layers
@@ -42,6 +43,13 @@ struct StepMemory {
 };
 StepMemory predict_step_memory(const ModelConfig& config, const BatchShape& batch,
                                const Training& training = {});
+
+// The same with bf16 arithmetic (train.precision = bf16), whose weights, moments and gradients stay
+// float32. Nothing for a model that is not counted in it: with experts, another attention than
+// grouped queries, or without norms of queries and keys that rotate.
+std::optional<StepMemory> predict_bf16_step_memory(const ModelConfig& config,
+                                                   const BatchShape& batch,
+                                                   const Training& training = {});
 
 // Fully sharded training in bf16 (torchtitan, FSDP2), bytes a device. State is 16 a parameter in
 // both usual layouts: float32 master and two moments, and either float32 gradients or bf16 weights
