@@ -142,7 +142,7 @@ def test_a_scaled_recipe_says_what_it_chose(kha):
     ("auto", "(float32: bf16, which `auto` takes where it is fast, is not predicted for this model, one process"),
 ])  # fmt: skip
 def test_the_peak_says_that_it_is_of_float32(kha, precision, said):
-    words = ["moe-2.3b-small", "--set", f"train.precision={precision}"]
+    words = ["dense-0.61b-small", "--set", "model.attention=talking", "--set", f"train.precision={precision}"]
     assert said in kha("plan", *words).stdout
     memory = plan(kha, *words)["step_memory"]
     assert (memory["precision"], memory["copies"], memory["peak_in_bf16"]) == ("float32", 0, None)
@@ -259,6 +259,11 @@ SHAPES = {
                                         "model.tie_word_embeddings": False},
     "bf16, a large vocabulary, micro-batches": {**BF16, "data.vocab_multiple": 4096, "train.context": 64,
                                                 "train.batch": 1, "train.accumulate": 2},
+    "bf16, experts": {**BF16, **MIXTURE},
+    "bf16, wide experts": {**BF16, **MIXTURE, "model.experts.width": 300},
+    "bf16, shared experts": {**BF16, **MIXTURE, "model.experts.router": "softmax", "model.experts.shared": 2,
+                             "model.experts.first_dense": 1},
+    "bf16, experts frozen": {**BF16, **MIXTURE, **freezes("experts")},
     "bf16, at the loss": {**BF16, "data.vocab_multiple": 2048, "model.hidden_size": 64, "model.intermediate_size": 64,
                           "train.batch": 4},
     "bf16, maps alone": {**BF16, "knock.setting": "kha-mlp-qkv", **only_trains("knock")},
@@ -266,7 +271,7 @@ SHAPES = {
                              **only_trains("head")},
 }  # fmt: skip
 COMMON = {"model.num_hidden_layers": 4, "model.num_attention_heads": 8, "model.num_key_value_heads": 2,
-          "model.head_dim": 32, "train.context": 256, "train.steps": 6, "train.eval_every": 0,
+          "model.head_dim": 32, "train.context": 256, "train.steps": 4, "train.eval_every": 0,
           "train.save_every": 0, "data.validation_share": 0.05}  # fmt: skip
 
 
@@ -281,7 +286,7 @@ def longer_text(tmp_path_factory):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_predicted_peak_is_the_allocators_within_5_percent(kha, longer_text, tmp_path, shape):
     words = settings(**{**COMMON, **SHAPES[shape]})
-    run = kha("train", *words, "--set", f'data.paths=["{longer_text}"]', "--set", f'run.folder="{tmp_path}"', "--profile")
+    run = kha("train", *words, "--set", f'data.paths=["{longer_text}"]', "--set", f'run.folder="{tmp_path}"', "--profile-steps", 1)
     assert run.returncode == 0, run.stderr
     counted = re.search(r"allocator: (.+?) in use, (.+?) at most", run.stdout)
     resident = re.search(r"([\d.]+ [kMG]B)  0 s left", run.stdout)

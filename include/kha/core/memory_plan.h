@@ -45,8 +45,8 @@ StepMemory predict_step_memory(const ModelConfig& config, const BatchShape& batc
                                const Training& training = {});
 
 // The same with bf16 arithmetic (train.precision = bf16), whose weights, moments and gradients stay
-// float32. Nothing for a model that is not counted in it: with experts, another attention than
-// grouped queries, or without norms of queries and keys that rotate.
+// float32. Nothing for a model that is not counted in it: with another attention than grouped
+// queries, or without norms of queries and keys that rotate.
 std::optional<StepMemory> predict_bf16_step_memory(const ModelConfig& config,
                                                    const BatchShape& batch,
                                                    const Training& training = {});

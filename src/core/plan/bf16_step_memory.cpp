@@ -22,6 +22,7 @@ struct Layer {
   PartMemory attention, feed_forward;
   LayerParameters all, trained;
   bool queries;  // whether their norm has a backward pass
+  bool mixture;
 };
 
 class Bf16Step {
@@ -40,7 +41,7 @@ class Bf16Step {
       const LayerReach& reach = reaches[at];
       layers_.push_back({attention_memory(c, i, batch, trained_.layers[at], reach),
                          feed_forward_memory(c, i, trained_.layers[at], reach), all_.layers[at],
-                         trained_.layers[at], reach.slot(KnockSlot::q)});
+                         trained_.layers[at], reach.slot(KnockSlot::q), c.experts.in_layer(i)});
       pass_through(layers_.back());
       kept_ += kept_of(layers_.back());
       copies_ += half * layers_.back().all.all();
@@ -71,8 +72,17 @@ class Bf16Step {
     const double kept = half * layer.attention.kept;
     return kept > 0 ? kept + (single - half) * static_cast<double>(c_.num_attention_heads) : 0;
   }
+  // Logits and weights of the router are float32, and so is what its product keeps; the numbers of
+  // experts and places have eight bytes as in float32.
+  double feed_forward_kept(const Layer& layer) const {
+    const double kept = half * layer.feed_forward.kept;
+    if (kept == 0 || !layer.mixture) return kept;
+    const auto routing = static_cast<double>(c_.experts.count + 7 * c_.experts.active);
+    const double rows = training_.trains(Role::matrix) ? single / half * model_ : 0;
+    return kept + (single - half) * routing + rows;
+  }
   double kept_of(const Layer& layer) const {
-    const double kept = attention_kept(layer) + half * layer.feed_forward.kept;
+    const double kept = attention_kept(layer) + feed_forward_kept(layer);
     return batch_.recompute && kept > 0 ? model_ : kept;
   }
 
@@ -89,9 +99,9 @@ class Bf16Step {
   // Where nothing is kept, beside the copies of all weights; the gate has its other factor as well.
   void pass_through(const Layer& layer) {
     const double elements = layer.feed_forward.passing;
+    const int64_t width = layer.mixture ? c_.experts.width : c_.intermediate_size;
     if (elements > 0)
-      note(half * all_.all(),
-           kept_ + half * (elements + static_cast<double>(c_.intermediate_size)));
+      note(half * all_.all(), kept_ + half * (elements + static_cast<double>(width)));
   }
 
   // A chunk of logits is there in float32 twice at its softmax, then its gradient in bf16 beside
@@ -121,18 +131,41 @@ class Bf16Step {
     }
   }
 
-  // In the gate: the product's gradient, those of gate and up, and the gate's other factor. Behind
-  // it two products of the norm's output; then the norm.
   void feed_forward(const Layer& layer, double weights, double beside) {
-    const double kept = half * layer.feed_forward.kept;
+    const double kept = feed_forward_kept(layer);
     if (kept == 0) return;
-    const double width = half * static_cast<double>(c_.intermediate_size);
-    const double own = half * layer.all.all(), before = beside + attention_kept(layer);
-    note(weights + own + half * layer.trained.down, before + kept + 4 * width + model_);
-    note(weights + own + half * (layer.trained.feed_forward - layer.all.down),
-         before + kept + 3 * model_);
+    const double before = beside + attention_kept(layer);
+    if (layer.mixture) {
+      experts(layer, weights, before + kept);
+    } else {
+      dense(layer, c_.intermediate_size, weights, before + kept);
+    }
+    // The norm.
     note(weights + half * (layer.all.attention + layer.trained.feed_forward),
          before + 3 * model_ + norm_bytes / half * model_);
+  }
+
+  // In the gate: the product's gradient, those of gate and up, and the gate's other factor. Behind
+  // it two products of the norm's output.
+  void dense(const Layer& layer, int64_t channels, double weights, double kept) {
+    const double width = half * static_cast<double>(channels), own = half * layer.all.all();
+    const double made = layer.mixture ? layer.trained.shared : layer.trained.feed_forward;
+    note(weights + own + half * layer.trained.down, kept + 4 * width + model_);
+    note(weights + own + half * (made - layer.all.down), kept + 3 * model_);
+  }
+
+  // Shared experts come first on the way back. Beside a sum in float32 and the gradient there are
+  // in the gate of an expert six tensors of its width and a row of the model's, or behind it four
+  // of them, two rows and one in float32.
+  void experts(const Layer& layer, double weights, double kept) {
+    const ExpertConfig& e = c_.experts;
+    const double width = half * static_cast<double>(e.width),
+                 routing = (half + single) * static_cast<double>(e.active);
+    if (e.shared > 0) dense(layer, e.shared * e.width, weights, kept);
+    kept -= 2 * static_cast<double>(e.shared) * width;  // gate and up of the shared ones
+    const double rows = std::max(6 * width + model_, 4 * (width + model_));
+    note(weights + half * (layer.all.all() + layer.trained.shared + layer.trained.experts),
+         kept + (e.shared > 0 ? 4 : 3) * model_ + routing + rows);
   }
 
   // In the fused kernel; in the norm of the queries, whose gradient comes last, beside the layer's
@@ -173,9 +206,10 @@ class Bf16Step {
   double worst_ = 0;
 };
 
-// What the compositions above are of: grouped queries with norms that rotate, dense feed-forwards.
+// What the compositions above are of: grouped queries with norms that rotate, dense
+// feed-forwards or mixtures.
 bool is_counted(const ModelConfig& c) {
-  return c.attention == "gqa" && c.qk_norm && !c.experts.any() && c.rope_head_dim == 0 &&
+  return c.attention == "gqa" && c.qk_norm && c.rope_head_dim == 0 &&
          c.rotary_layout != "interleaved";
 }
 
