@@ -94,9 +94,10 @@ ModelConfig latent_model() {
 
 // Latents and rotated key before the norm, latents behind it; queries, keys, values and output of 8
 // heads, widened to 48; the output again at its own width; a number a head.
-TEST(StepMemory, LatentAttentionKeepsWidenedHeads) {
+// Queries and keys of 48, what was formed of the latents (keys and values of 32), the output.
+TEST(StepMemory, LatentAttentionKeepsWhatItForms) {
   ModelConfig model = latent_model();
-  const double plain = (64 + 16) + 64 + 4 * 8 * 48 + 256 + 8;
+  const double plain = (64 + 16) + 64 + 2 * 8 * 48 + 2 * 256 + 256 + 8;
   EXPECT_DOUBLE_EQ(attention_keeps(model), plain);
   model.query_latent = 128;
   EXPECT_DOUBLE_EQ(attention_keeps(model), plain + 2 * 128);
@@ -175,8 +176,7 @@ TEST(StepMemory, DocumentsEachForItselfKeepTheOutputTwice) {
   const BatchShape batch{.rows = 8, .context = 256, .document_mask = true};
   ModelConfig model;
   EXPECT_DOUBLE_EQ(attention_keeps(model, batch) - attention_keeps(model), 256);
-  EXPECT_DOUBLE_EQ(attention_keeps(latent_model(), batch), attention_keeps(latent_model()))
-      << "a narrowed output is a second one already";
+  EXPECT_DOUBLE_EQ(attention_keeps(latent_model(), batch) - attention_keeps(latent_model()), 256);
   model.attention = "talking";
   EXPECT_DOUBLE_EQ(attention_keeps(model, batch), attention_keeps(model));
 }

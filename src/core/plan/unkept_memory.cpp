@@ -73,8 +73,7 @@ double unkept_by_tied(const Place& p) {
          (rotated ? 0 : static_cast<double>(p.config.rope_head_dim));
 }
 
-// Latents before their norms, and behind them for the gradient of what forms heads of them. A
-// narrowed output is copied for its projection.
+// Latents before their norms, and behind them for the gradient of what forms heads of them.
 double unkept_by_latent(const Place& p) {
   const auto latents = static_cast<double>(p.config.latent_heads * p.config.kv_latent);
   const auto query = static_cast<double>(p.config.query_latent);
@@ -86,8 +85,6 @@ double unkept_by_latent(const Place& p) {
     elements += latents + static_cast<double>(p.config.rope_head_dim) + query;
   if (!formed(KnockSlot::q)) elements += query;
   if (!formed(KnockSlot::k) && !formed(KnockSlot::v)) elements += latents;
-  const bool narrowed = p.config.value_width() != p.config.head_dim + p.config.rope_head_dim;
-  if (narrowed && !p.matrices()) elements += p.output();
   return elements;
 }
 
