@@ -14,7 +14,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 ops::Attended forward_pass(const CpuKernels& kernels, const ops::AttentionInputs& inputs) {
-  RECORD_USER_SCOPE("kha/causal_attention");
+  RECORD_FUNCTION("kha::causal_attention", std::vector<c10::IValue>());
   return ops::attention_forward(kernels, inputs);
 }
 
@@ -39,7 +39,7 @@ class CausalAttention : public torch::autograd::Function<CausalAttention> {
         "kha's causal attention: second derivatives are not implemented, and create_graph=True"
         " asks for them; call ops::set_cpu_implementation(\"aten\") before the forward pass to"
         " compose torch's operators");
-    RECORD_USER_SCOPE("kha/causal_attention_backward");
+    RECORD_FUNCTION("kha::causal_attention_backward", std::vector<c10::IValue>());
     const auto saved = context->get_saved_variables();
     const auto set = static_cast<InstructionSet>(context->saved_data[of_set].toInt());
     const auto [dq, dk, dv] = ops::attention_backward(
