@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cmath>
 
 namespace kha::ops {
@@ -51,7 +52,14 @@ class Call {
   explicit Call(const AttentionInputs& in)
       : in_(in),
         pairs_(in.queries_BTHD.size(0) * in.keys_BSHD.size(2)),
-        group_(in.queries_BTHD.size(2) / in.keys_BSHD.size(2)) {}
+        group_(in.queries_BTHD.size(2) / in.keys_BSHD.size(2)) {
+    // The kernels check nothing.
+    const Tensor &q = in.queries_BTHD, &k = in.keys_BSHD, &v = in.values_BSHD;
+    assert(q.dim() == 4 && k.dim() == 4 && v.dim() == 4);
+    assert(q.size(0) == k.size(0) && q.size(3) == k.size(3) && q.size(2) % k.size(2) == 0);
+    assert(v.sizes().slice(0, 3) == k.sizes().slice(0, 3));
+    assert(1 <= q.size(1) && q.size(1) <= k.size(1));
+  }
 
   int64_t pairs() const { return pairs_; }  // of sequences and key heads
   int64_t group() const { return group_; }  // query heads that read one key head

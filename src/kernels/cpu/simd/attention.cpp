@@ -1,5 +1,7 @@
 // Causal attention, forward: blocks of queries over blocks of keys, the softmax kept up to date as
-// keys come (no row of scores is ever whole).
+// keys come (no row of scores is ever whole). Keys and values are packed for several blocks of
+// queries at a time: for all at once a long text would be in memory again for each thread, for one
+// the packing takes a quarter of the time.
 #include "kernels/cpu/simd/attention_block.h"
 #include "kernels/cpu/simd/exponential.h"
 #include "kernels/cpu/simd/kernels.h"
@@ -17,19 +19,27 @@ struct Softmax {
   alignas(64) float decline[attention_rows];
 };
 
-// fill_scaled ends with a whole tile.
-std::int64_t values_size(std::int64_t keys, std::int64_t dim) {
-  return round_up(keys, tile_rows) * block_stride(dim);
-}
+// A block of queries of one head while keys pass by.
+struct QueryBlock {
+  std::int64_t head, query, count;
+  float *queries, *y;
+  Softmax softmax;
+};
+
+// Of one packing.
+constexpr std::int64_t held_blocks = 8;
 
 struct Workspace {
-  float *keys, *values, *queries, *scores, *y;
+  float *keys, *values, *scores, *blocks;
+  std::int64_t block, size;
 
   Workspace(const AttentionGroup& in, float* space) : keys(space) {
-    values = keys + round_up(panels_size(in.keys.count, in.keys.width), 16);
-    queries = values + values_size(in.keys.count, in.values.width);
-    scores = queries + block_size(in.keys.width);
-    y = scores + block_size(attention_rows);
+    values = keys + round_up(panels_size(attention_rows, in.keys.width), 16);
+    scores = values + block_size(in.values.width);
+    blocks = scores + block_size(attention_rows);
+    block = block_size(in.keys.width) + block_size(in.values.width);
+    const std::int64_t all = in.heads * ((in.length + attention_rows - 1) / attention_rows);
+    size = blocks - space + smaller(held_blocks, all) * block;
   }
 };
 
@@ -97,70 +107,96 @@ void add_values(const Sight& sight, const float* weights, const float* values, s
   }
 }
 
-void begin(Softmax& softmax) {
-  for (std::int64_t r = 0; r < attention_rows; ++r) {
-    softmax.largest[r] = minus_infinity;
-    softmax.sum[r] = softmax.decline[r] = 0.0f;
+void take_queries(const AttentionGroup& in, std::int64_t head, std::int64_t query,
+                  std::int64_t count, float* space, QueryBlock& block) {
+  block.head = head;
+  block.query = query;
+  block.count = count;
+  block.queries = space;
+  block.y = space + block_size(in.keys.width);
+  fill_scaled(in.queries.row(head, query), in.queries.stride, count, in.keys.width, in.scale,
+              block.queries);
+  fill(block.softmax.largest, 0, attention_rows, minus_infinity);
+  fill(block.softmax.sum, 0, attention_rows, 0.0f);
+  fill(block.softmax.decline, 0, attention_rows, 0.0f);
+}
+
+// The packed keys from `key` on.
+void attend_keys(const Sight& sight, const AttentionGroup& in, bool first, const Workspace& space,
+                 const Prefetch& next, QueryBlock& block) {
+  const std::int64_t dim = in.values.width;
+  score_product(block.queries, space.keys, in.keys.width, sight, next, space.scores);
+  note_largest(sight, space.scores, block.softmax);
+  exponentiate(sight, space.scores, block.softmax);
+  if (!first) scale_rows(sight, block.softmax, block_stride(dim), block.y);
+  add_values(sight, space.scores, space.values, dim, /*add_to_y=*/!first, block.y);
+}
+
+HeadView rows_behind(const Rows<const float>& rows) {
+  return {.data = rows.data, .heads = 1, .outer_stride = rows.stride, .head_stride = 0};
+}
+
+// `count` blocks, of which the last sees the most keys, over all that they see.
+void attend_blocks(const AttentionGroup& in, const Workspace& space, QueryBlock* blocks,
+                   std::int64_t count) {
+  const QueryBlock& last = blocks[count - 1];
+  const std::int64_t seen = last.query + last.count + in.keys.count - in.length;
+  const HeadView keys = rows_behind(in.keys), values = rows_behind(in.values);
+  for (std::int64_t key = 0; key < seen; key += attention_rows) {
+    const std::int64_t own = smaller(seen - key, attention_rows);
+    pack_panels(in.keys, key, own, space.keys);
+    fill_scaled(in.values[key], in.values.stride, own, in.values.width, 1.0f, space.values);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Sight sight = sight_of(in, {blocks[i].query, blocks[i].count}, key);
+      if (sight.seen_by(sight.rows - 1) == 0) continue;
+      const bool of_keys = i % 2 == 0;
+      const Prefetch next = prefetch_behind(of_keys ? keys : values, {0, seen}, key, own,
+                                            of_keys ? in.keys.width : in.values.width);
+      attend_keys(sight, in, key == 0, space, next, blocks[i]);
+    }
   }
 }
 
-// One block of queries, already in the workspace, over all keys that it sees.
-void attend_block(const AttentionGroup& in, RowRange queries, const Workspace& space,
-                  const Prefetch& next, Softmax& softmax) {
-  const std::int64_t dim = in.values.width, stride = block_stride(dim);
-  begin(softmax);
-  for (std::int64_t key = 0; key < in.keys.count; key += attention_rows) {
-    const Sight sight = sight_of(in, queries, key);
-    if (sight.seen_by(sight.rows - 1) == 0) break;
-    score_product(space.queries, space.keys + key * in.keys.width, in.keys.width, sight, next,
-                  space.scores);
-    note_largest(sight, space.scores, softmax);
-    exponentiate(sight, space.scores, softmax);
-    if (key > 0) scale_rows(sight, softmax, stride, space.y);
-    add_values(sight, space.scores, space.values + key * stride, dim, key > 0, space.y);
-  }
-}
-
-void put_rows(const float* block, const Softmax& softmax, std::int64_t count, std::int64_t dim,
-              float* y, std::int64_t y_stride, float* sums) {
+void put_rows(const QueryBlock& block, std::int64_t dim, GroupRows<float> to, float* sums) {
   const std::int64_t stride = block_stride(dim);
-  for (std::int64_t r = 0; r < count; ++r, y += y_stride, block += stride) {
-    const Vector by = all(softmax.sum[r]);
+  for (std::int64_t r = 0; r < block.count; ++r) {
+    const Vector by = all(block.softmax.sum[r]);
+    const float* const from = block.y + r * stride;
+    float* const y = to.row(block.head, block.query + r);
     std::int64_t i = 0;
-    for (; i + lanes <= dim; i += lanes) store(y + i, div(load(block + i), by));
-    if (i < dim) store_first(y + i, div(load(block + i), by), dim - i);
-    sums[r] = static_cast<float>(static_cast<double>(softmax.largest[r]) +
-                                 __builtin_log(static_cast<double>(softmax.sum[r])));
+    for (; i + lanes <= dim; i += lanes) store(y + i, div(load(from + i), by));
+    if (i < dim) store_first(y + i, div(load(from + i), by), dim - i);
+    sums[block.query + r] =
+        static_cast<float>(static_cast<double>(block.softmax.largest[r]) +
+                           __builtin_log(static_cast<double>(block.softmax.sum[r])));
   }
 }
 
 }  // namespace
 
-std::int64_t attention_workspace(const AttentionGroup& in) {
-  return round_up(panels_size(in.keys.count, in.keys.width), 16) +
-         values_size(in.keys.count, in.values.width) + block_size(in.keys.width) +
-         block_size(attention_rows) + block_size(in.values.width);
-}
+std::int64_t attention_workspace(const AttentionGroup& in) { return Workspace(in, nullptr).size; }
 
 void causal_attention(const AttentionGroup& in, RowRange range, GroupRows<float> y, float* sums,
                       float* workspace) {
   const Workspace space(in, workspace);
-  const std::int64_t dim = in.keys.width, end = range.first + range.count;
-  const std::int64_t seen = in.keys.count - in.length + end;
-  pack_panels(in.keys, 0, seen, space.keys);
-  fill_scaled(in.values.data, in.values.stride, seen, in.values.width, 1.0f, space.values);
-  Softmax softmax;
-  for (std::int64_t head = 0; head < in.heads; ++head, sums += in.length) {
-    const HeadView rows = head_view(in.queries, head);
-    for (std::int64_t query = range.first; query < end; query += attention_rows) {
-      const std::int64_t count = smaller(end - query, attention_rows);
-      fill_scaled(in.queries.row(head, query), in.queries.stride, count, dim, in.scale,
-                  space.queries);
-      attend_block(in, {query, count}, space, prefetch_queries(rows, query, end, dim), softmax);
-      put_rows(space.y, softmax, count, in.values.width, y.row(head, query), y.stride,
-               sums + query);
+  const std::int64_t end = range.first + range.count;
+  QueryBlock blocks[held_blocks];
+  std::int64_t held = 0;
+  const auto attend_held = [&]() __attribute__((always_inline)) {
+    if (held > 0) attend_blocks(in, space, blocks, held);
+    for (std::int64_t i = 0; i < held; ++i) {
+      put_rows(blocks[i], in.values.width, y, sums + blocks[i].head * in.length);
+    }
+    held = 0;
+  };
+  for (std::int64_t query = range.first; query < end; query += attention_rows) {
+    for (std::int64_t head = 0; head < in.heads; ++head) {
+      float* const own = space.blocks + held * space.block;
+      take_queries(in, head, query, smaller(end - query, attention_rows), own, blocks[held++]);
+      if (held == held_blocks) attend_held();
     }
   }
+  attend_held();
 }
 
 }  // namespace kha::cpu::KHA_SET
