@@ -7,9 +7,13 @@
 #include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -66,11 +70,13 @@ Pass run_with(const std::string& implementation, const Case& c) {
   return run(c, at::kFloat);
 }
 
+// Not a number, which JSON writes as null, where one of them is.
 double largest_difference(const Pass& pass, const Pass& right) {
   double largest = 0;
   for (size_t i = 0; i < right.results.size(); ++i) {
     const double size = right.results[i].abs().max().item<double>();
     const double off = (pass.results[i] - right.results[i]).abs().max().item<double>();
+    if (std::isnan(off)) return off;
     largest = std::max(largest, off / size);
   }
   return largest;

@@ -24,12 +24,11 @@ constexpr const char* of_set = "set";
 class CausalAttention : public torch::autograd::Function<CausalAttention> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& queries, const Tensor& keys,
-                        const Tensor& values) {
+                        const Tensor& values, const CpuKernels* kernels) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const CpuKernels& kernels = *ops::kernels_for(queries);
-    const auto [y, sums] = forward_pass(kernels, {queries, keys, values});
+    const auto [y, sums] = forward_pass(*kernels, {queries, keys, values});
     context->save_for_backward({queries, keys, values, y, sums});
-    context->saved_data[of_set] = static_cast<int64_t>(kernels.set);
+    context->saved_data[of_set] = static_cast<int64_t>(kernels->set);
     return y;
   }
 
@@ -44,7 +43,7 @@ class CausalAttention : public torch::autograd::Function<CausalAttention> {
     const auto set = static_cast<InstructionSet>(context->saved_data[of_set].toInt());
     const auto [dq, dk, dv] = ops::attention_backward(
         cpu_kernels(set), grads[0], {saved[0], saved[1], saved[2]}, {saved[3], saved[4]});
-    return {dq, dk, dv};
+    return {dq, dk, dv, Tensor()};
   }
 };
 
@@ -54,7 +53,7 @@ std::optional<Tensor> fused_attention(const Tensor& queries, const Tensor& keys,
                                       const Tensor& values) {
   const CpuKernels* kernels = ops::kernels_for(queries);
   if (!kernels || !ops::kernels_for(keys) || !ops::kernels_for(values)) return std::nullopt;
-  if (at::GradMode::is_enabled()) return CausalAttention::apply(queries, keys, values);
+  if (at::GradMode::is_enabled()) return CausalAttention::apply(queries, keys, values, kernels);
   return forward_pass(*kernels, {queries, keys, values}).y_BTHD;
 }
 

@@ -11,8 +11,9 @@ namespace kha {
 // its gradients; empty where torch's operators are to be composed: another dtype or device than
 // float32 on the CPU, or kha's kernels switched off (ops::set_cpu_implementation).
 // Memory: backward keeps the arguments, the result and a number for each query and head; no row of
-// scores is ever whole, and narrower values are not widened. Second derivatives are not
-// implemented; asking for one is an error.
+// scores is ever whole, narrower values are not widened, and a thread's workspace does not grow
+// with the text (but for a number a query and head of one group, backward). Second derivatives are
+// not implemented; asking for one is an error.
 std::optional<at::Tensor> fused_attention(const at::Tensor& queries_BTHD,
                                           const at::Tensor& keys_BSHD,
                                           const at::Tensor& values_BSHD);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cassert>
 #include <cmath>
 
 namespace kha::ops {
@@ -52,14 +51,7 @@ class Call {
   explicit Call(const AttentionInputs& in)
       : in_(in),
         pairs_(in.queries_BTHD.size(0) * in.keys_BSHD.size(2)),
-        group_(in.queries_BTHD.size(2) / in.keys_BSHD.size(2)) {
-    // The kernels check nothing.
-    const Tensor &q = in.queries_BTHD, &k = in.keys_BSHD, &v = in.values_BSHD;
-    assert(q.dim() == 4 && k.dim() == 4 && v.dim() == 4);
-    assert(q.size(0) == k.size(0) && q.size(3) == k.size(3) && q.size(2) % k.size(2) == 0);
-    assert(v.sizes().slice(0, 3) == k.sizes().slice(0, 3));
-    assert(1 <= q.size(1) && q.size(1) <= k.size(1));
-  }
+        group_(in.queries_BTHD.size(2) / in.keys_BSHD.size(2)) {}
 
   int64_t pairs() const { return pairs_; }  // of sequences and key heads
   int64_t group() const { return group_; }  // query heads that read one key head
@@ -133,6 +125,22 @@ void for_pieces(const Call& call, const Cut& cut, WorkspaceSize size, const Work
   });
 }
 
+// The kernels check nothing.
+void check(const AttentionInputs& in) {
+  const Tensor &q = in.queries_BTHD, &k = in.keys_BSHD, &v = in.values_BSHD;
+  const auto fits = [](bool holds, const char* what, const Tensor& x, const Tensor& beside) {
+    TORCH_CHECK_VALUE(holds, "kha's causal attention: ", what, ": ", x.sizes(), " beside ",
+                      beside.sizes());
+  };
+  fits(q.dim() == 4 && k.dim() == 4 && q.size(0) == k.size(0) && q.size(3) == k.size(3),
+       "queries [B, T, H, D] and keys [B, S, H_kv, D] have one batch and one width", q, k);
+  fits(v.dim() == 4 && v.sizes().slice(0, 3) == k.sizes().slice(0, 3),
+       "values [B, S, H_kv, D_v] have the keys' batch, positions and heads", v, k);
+  fits(k.size(2) > 0 && q.size(2) % k.size(2) == 0, "H is a multiple of H_kv", q, k);
+  fits(q.numel() > 0 && q.size(1) <= k.size(1), "there are queries, the last T of S positions", q,
+       k);
+}
+
 AttentionInputs readable(const AttentionInputs& in) {
   return {with_adjacent_channels(in.queries_BTHD), with_adjacent_channels(in.keys_BSHD),
           with_adjacent_channels(in.values_BSHD)};
@@ -198,6 +206,7 @@ class Backward {
 }  // namespace
 
 Attended attention_forward(const CpuKernels& kernels, const AttentionInputs& inputs) {
+  check(inputs);
   const AttentionInputs in = readable(inputs);
   const Tensor& q = in.queries_BTHD;
   const int64_t length = q.size(1), heads = q.size(2);

@@ -11,6 +11,7 @@ namespace kha::ops {
 
 // queries: [B, T, H, D], the last T of S positions, 1 <= T <= S; keys: [B, S, H_kv, D]; values:
 // [B, S, H_kv, D_v]. Query head h reads key head floor(h / (H / H_kv)). Scale 1 / sqrt(D).
+// Errors: c10::ValueError naming the shapes that do not fit.
 struct AttentionInputs {
   at::Tensor queries_BTHD, keys_BSHD, values_BSHD;
 };

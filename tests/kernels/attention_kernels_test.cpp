@@ -118,15 +118,18 @@ struct Found {
 // Workspace of a size and with values in it that show a read of what was not written.
 class Workspace {
  public:
-  explicit Workspace(std::int64_t size) : space_(size + 17, std::nanf("")) {
-    space_.back() = guard;
+  explicit Workspace(std::int64_t size) : size_(size), space_(size + 17, std::nanf("")) {
+    data()[size_] = guard;
   }
-  ~Workspace() { EXPECT_EQ(space_.back(), guard) << "wrote past the workspace"; }
+  ~Workspace() { EXPECT_EQ(data()[size_], guard) << "wrote past the workspace"; }
+  // At a cache line's beginning.
   float* data() {
-    return space_.data() + (16 - reinterpret_cast<std::uintptr_t>(space_.data()) / 4 % 16) % 16;
+    const auto address = reinterpret_cast<std::uintptr_t>(space_.data()) / sizeof(float);
+    return space_.data() + (16 - address % 16) % 16;
   }
 
  private:
+  std::int64_t size_;
   Floats space_;
 };
 
@@ -225,17 +228,55 @@ TEST_P(AttentionKernels, EqualScoresAreAnAverage) {
   }
 }
 
-// A query that is no number spoils its own result and gradient, and those of the keys that it saw.
+bool has_nan(Heads& x, std::int64_t row, std::int64_t head) {
+  for (std::int64_t i = 0; i < x.width; ++i) {
+    if (std::isnan(x.at(row, head, i))) return true;
+  }
+  return false;
+}
+
+// A query that is no number spoils its own result and gradient, and those of the keys that it saw;
+// of the keys behind it at most a tile's.
 TEST_P(AttentionKernels, WhatIsNoNumberIsSeen) {
-  Problem p({40, 40, 2, 8, 8});
+  Problem p({60, 60, 2, 8, 8});
   p.q.at(20, 1, 3) = std::nanf("");
   Found found = run(kernels(), p);
-  for (std::int64_t t = 0; t < 40; ++t) {
-    EXPECT_FALSE(std::isnan(found.y.at(t, 0, 0))) << t;
-    EXPECT_EQ(std::isnan(found.y.at(t, 1, 0)), t == 20) << t;
-    EXPECT_EQ(std::isnan(found.dq.at(t, 1, 0)), t == 20) << t;
-    EXPECT_EQ(std::isnan(found.dk.at(t, 0, 0)), t <= 20) << t;
-    EXPECT_EQ(std::isnan(found.dv.at(t, 0, 0)), t <= 20) << t;
+  for (std::int64_t t = 0; t < 60; ++t) {
+    EXPECT_FALSE(has_nan(found.y, t, 0)) << t;
+    EXPECT_EQ(has_nan(found.y, t, 1), t == 20) << t;
+    EXPECT_EQ(has_nan(found.dq, t, 1), t == 20) << t;
+    if (t > 20 && t < 20 + kernels().tile_rows) continue;
+    EXPECT_EQ(has_nan(found.dk, t, 0), t <= 20) << t;
+    EXPECT_EQ(has_nan(found.dv, t, 0), t <= 20) << t;
+  }
+}
+
+// So does a gradient, which no weight depends on.
+TEST_P(AttentionKernels, AGradientThatIsNoNumberIsSeen) {
+  Problem p({60, 60, 2, 8, 8});
+  p.grad.at(20, 1, 3) = std::nanf("");
+  Found found = run(kernels(), p);
+  for (std::int64_t t = 0; t < 60; ++t) {
+    EXPECT_FALSE(has_nan(found.y, t, 1)) << t;
+    EXPECT_EQ(has_nan(found.dq, t, 1), t == 20) << t;
+    if (t > 20 && t < 20 + kernels().tile_rows) continue;
+    EXPECT_EQ(has_nan(found.dk, t, 0), t <= 20) << t;
+    EXPECT_EQ(has_nan(found.dv, t, 0), t <= 20) << t;
+  }
+}
+
+// Scores of minus infinity weigh nothing, also where they fill a whole block of keys.
+TEST_P(AttentionKernels, ScoresOfMinusInfinityWeighNothing) {
+  Problem p({150, 150, 1, 1, 2});
+  for (std::int64_t t = 0; t < 150; ++t) {
+    p.q.at(t, 0, 0) = 3e38f;
+    p.k.at(t, 0, 0) = t < 120 ? -3e38f : 0.0f;
+  }
+  Heads y = run(kernels(), p).y;
+  double sum = 0.0;
+  for (std::int64_t t = 120; t < 150; ++t) {
+    sum += p.v.at(t, 0, 1);
+    EXPECT_NEAR(y.at(t, 0, 1), sum / static_cast<double>(t - 119), 1e-6) << t;
   }
 }
 
@@ -271,6 +312,7 @@ TEST_P(AttentionKernels, StretchesMakeTheSameBits) {
   Problem p({250, 300, 2, 24, 24});
   Found whole = run(kernels(), p), parts = run(kernels(), p);
   for (Heads* x : {&parts.y, &parts.dq, &parts.dk, &parts.dv}) x->fill(9);
+  std::fill(parts.sums.begin(), parts.sums.end() - 1, -guard);
   const AttentionGroup group = p.group();
   const std::int64_t block = kernels().attention_rows;
   const AttentionResults results{p.grad.readable(), whole.y.readable(), whole.sums.data()};

@@ -66,9 +66,10 @@ struct FusedAttention : testing::Test {
 };
 
 // Groups of every cut: enough key heads for every piece, one with all queries, some for each.
-const std::vector<Shape> shapes{{2, 7, 7, 4, 2, 6, 6},    {16, 3, 3, 2, 1, 8, 8},
-                                {1, 30, 30, 12, 1, 6, 4}, {3, 5, 40, 8, 2, 20, 24},
-                                {1, 2, 9, 6, 6, 16, 16},  {2, 120, 130, 6, 2, 24, 16}};
+const std::vector<Shape> shapes{{2, 7, 7, 4, 2, 6, 6},      {16, 3, 3, 2, 1, 8, 8},
+                                {1, 30, 30, 12, 1, 6, 4},   {3, 5, 40, 8, 2, 20, 24},
+                                {1, 2, 9, 6, 6, 16, 16},    {2, 120, 130, 6, 2, 24, 16},
+                                {1, 250, 300, 2, 1, 24, 24}};
 
 TEST_F(FusedAttention, EveryShapeIsWhatDoubleHas) {
   for (const Shape& s : shapes) {
@@ -114,9 +115,13 @@ TEST_F(FusedAttention, BitsDoNotDependOnThreads) {
     const Tensor grad = some_grad(s);
     at::set_num_threads(1);
     const Tensors one = attended(in, grad);
-    at::set_num_threads(5);
-    const Tensors five = attended(in, grad);
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i], five[i])) << i;
+    for (const int threads : {3, 5, 7}) {  // parts of a group, and stretches of its queries
+      at::set_num_threads(threads);
+      const Tensors many = attended(in, grad);
+      for (size_t i = 0; i < one.size(); ++i) {
+        EXPECT_TRUE(at::equal(one[i], many[i])) << i << ", " << threads << " threads";
+      }
+    }
   }
   at::set_num_threads(before);
 }
@@ -159,6 +164,25 @@ TEST_F(FusedAttention, SecondDerivativesAreRefused) {
     EXPECT_NE(message.find("second derivatives are not implemented"), std::string::npos) << message;
     EXPECT_NE(message.find("set_cpu_implementation(\"aten\")"), std::string::npos) << message;
   }
+}
+
+TEST_F(FusedAttention, ShapesThatDoNotFitAreRefused) {
+  const Tensors in = some_inputs({2, 4, 4, 4, 2, 8, 8});
+  const auto refuses = [&](const Tensor& q, const Tensor& k, const Tensor& v, const char* words) {
+    try {
+      fused_attention(q, k, v);
+      ADD_FAILURE() << "nothing was thrown: " << words;
+    } catch (const c10::ValueError& e) {
+      const std::string message = e.what_without_backtrace();
+      EXPECT_NE(message.find(words), std::string::npos) << message;
+    }
+  };
+  refuses(in[0].narrow(0, 0, 1), in[1], in[2], "one batch and one width: [1, 4, 4, 8] beside");
+  refuses(in[0].narrow(3, 0, 6), in[1], in[2], "one batch and one width");
+  refuses(in[0], in[1], in[2].narrow(1, 0, 3), "the keys' batch, positions and heads");
+  refuses(in[0].narrow(2, 0, 3), in[1], in[2], "H is a multiple of H_kv");
+  refuses(in[0], in[1].narrow(1, 0, 3), in[2].narrow(1, 0, 3), "the last T of S positions");
+  refuses(in[0].narrow(0, 0, 0), in[1].narrow(0, 0, 0), in[2].narrow(0, 0, 0), "there are queries");
 }
 
 // Values that are narrower than keys (MLA) are not widened: forward there are the result, the sums

@@ -17,7 +17,7 @@ def test_a_quick_run_checks_and_measures_every_case(capsys):
 def test_nothing_is_timed_while_one_differs():
     class Child:
         def ask(self, command):
-            return {"kha": float("nan"), "torch": 1e-7, "kernels": "avx2"}
+            return {"kha": None, "torch": 1e-7, "kernels": "avx2"}
 
     with pytest.raises(SystemExit, match="parity is red.*kha is off by nan"):
         attention.check(Child(), attention.QUICK[0])

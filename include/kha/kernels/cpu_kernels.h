@@ -217,7 +217,8 @@ struct CpuKernels {
   // is not finite may reach the queries of a tile before it.
   void (*causal_attention)(const AttentionGroup& group, RowRange queries, GroupRows<float> y,
                            float* sums, float* workspace);
-  // Gradients, overwritten; p is computed again from the sums.
+  // Gradients, overwritten; p is computed again from the sums. A query or gradient that is not
+  // finite may reach the keys of a tile behind it.
   void (*causal_attention_backward)(const AttentionGroup& group, const AttentionResults& results,
                                     const AttentionPart& part, const AttentionGradients& gradients,
                                     float* workspace);

@@ -57,12 +57,16 @@ KHA_INLINE float largest_score(const float* scores, std::int64_t width) {
 void note_largest(const Sight& sight, float* scores, Softmax& softmax) {
   for (std::int64_t r = 0; r < sight.rows; ++r, scores += score_stride()) {
     const std::int64_t seen = sight.seen_by(r);
-    softmax.decline[r] = 0.0f;
+    softmax.decline[r] = minus_infinity;
     fill(scores, seen, sight.columns_read(r), minus_infinity);
-    if (seen == 0) continue;
+    if (seen == 0) {
+      softmax.decline[r] = 0.0f;
+      continue;
+    }
     const float before = softmax.largest[r], own = largest_score(scores, round_up(seen, lanes));
     softmax.largest[r] = own > before ? own : before;
-    softmax.decline[r] = before - softmax.largest[r];
+    // Nothing counted before: minus infinity less itself would be no number.
+    if (before > minus_infinity) softmax.decline[r] = before - softmax.largest[r];
   }
   for (std::int64_t r = 0; r < attention_rows; r += lanes) {
     store(softmax.decline + r, falling_exponential(load(softmax.decline + r)));
@@ -72,7 +76,9 @@ void note_largest(const Sight& sight, float* scores, Softmax& softmax) {
 // Scores become e^(score - largest).
 void exponentiate(const Sight& sight, float* scores, Softmax& softmax) {
   for (std::int64_t r = 0; r < sight.rows; ++r, scores += score_stride()) {
-    const Vector largest = all(softmax.largest[r]);
+    // While every score is minus infinity, each weighs nothing.
+    const float shift = softmax.largest[r] == minus_infinity ? 0.0f : softmax.largest[r];
+    const Vector largest = all(shift);
     Vector sum = zero();
     for (std::int64_t i = 0; i < sight.columns_read(r); i += lanes) {
       const Vector e = falling_exponential(sub(load(scores + i), largest));
@@ -123,7 +129,7 @@ void take_queries(const AttentionGroup& in, std::int64_t head, std::int64_t quer
 
 // The packed keys from `key` on.
 void attend_keys(const Sight& sight, const AttentionGroup& in, bool first, const Workspace& space,
-                 const Prefetch& next, QueryBlock& block) {
+                 Prefetch& next, QueryBlock& block) {
   const std::int64_t dim = in.values.width;
   score_product(block.queries, space.keys, in.keys.width, sight, next, space.scores);
   note_largest(sight, space.scores, block.softmax);
@@ -146,13 +152,12 @@ void attend_blocks(const AttentionGroup& in, const Workspace& space, QueryBlock*
     const std::int64_t own = smaller(seen - key, attention_rows);
     pack_panels(in.keys, key, own, space.keys);
     fill_scaled(in.values[key], in.values.stride, own, in.values.width, 1.0f, space.values);
+    Prefetch next_keys = prefetch_behind(keys, {0, seen}, key, own, in.keys.width);
+    Prefetch next_values = prefetch_behind(values, {0, seen}, key, own, in.values.width);
     for (std::int64_t i = 0; i < count; ++i) {
       const Sight sight = sight_of(in, {blocks[i].query, blocks[i].count}, key);
       if (sight.seen_by(sight.rows - 1) == 0) continue;
-      const bool of_keys = i % 2 == 0;
-      const Prefetch next = prefetch_behind(of_keys ? keys : values, {0, seen}, key, own,
-                                            of_keys ? in.keys.width : in.values.width);
-      attend_keys(sight, in, key == 0, space, next, blocks[i]);
+      attend_keys(sight, in, key == 0, space, i % 2 == 0 ? next_keys : next_values, blocks[i]);
     }
   }
 }

@@ -148,10 +148,10 @@ void form_slopes(const Call& call, const Sight& sight, std::int64_t head, std::i
               space.queries);
   fill_scaled(grad.row(head, query), grad.stride, sight.rows, value_dim, 1.0f, space.grad);
   const HeadView q = head_view(in.queries, head), dy = head_view(grad, head);
-  score_product(space.queries, space.key_panels, dim, sight, prefetch_queries(q, query, end, dim),
-                space.weights);
-  score_product(space.grad, space.value_panels, value_dim, sight,
-                prefetch_queries(dy, query, end, value_dim), space.slopes);
+  Prefetch next_queries = prefetch_queries(q, query, end, dim);
+  Prefetch next_grad = prefetch_queries(dy, query, end, value_dim);
+  score_product(space.queries, space.key_panels, dim, sight, next_queries, space.weights);
+  score_product(space.grad, space.value_panels, value_dim, sight, next_grad, space.slopes);
   weigh(sight, call.results.sums + row, space.means + row, space.weights, space.slopes);
 }
 

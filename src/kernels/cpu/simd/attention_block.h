@@ -50,7 +50,7 @@ KHA_INLINE Sight sight_of(const AttentionGroup& in, RowRange queries, std::int64
 // scores = rows * panels, in the tiles that are seen. `rows`: a block of width `dim`; panels of
 // tile_columns keys, `dim` deep. Meanwhile rows of a later block come nearer.
 static inline void score_product(const float* rows, const float* panels, std::int64_t dim,
-                                 const Sight& sight, Prefetch next, float* scores) {
+                                 const Sight& sight, Prefetch& next, float* scores) {
   const std::int64_t stride = block_stride(dim), to = score_stride();
   for (std::int64_t key = 0; key < sight.keys; key += tile_columns) {
     const std::int64_t begin = sight.first_to_see(key) / tile_rows * tile_rows;

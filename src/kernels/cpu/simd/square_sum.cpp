@@ -8,8 +8,9 @@ double square_sum(const float* x, std::int64_t count) {
   // Added up in float32: few enough that each lane rounds little.
   constexpr std::int64_t stretch = 128 * 2 * lanes;
   double sum = 0.0;
-  for (; count > 0; x += stretch, count -= stretch) {
-    sum += static_cast<double>(sum_of_squares(x, count < stretch ? count : stretch));
+  for (std::int64_t i = 0; i < count; i += stretch) {
+    const std::int64_t left = count - i;
+    sum += static_cast<double>(sum_of_squares(x + i, left < stretch ? left : stretch));
   }
   return sum;
 }
